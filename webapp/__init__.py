@@ -1,0 +1,1 @@
+"""Exportdesk's web side: domain, store, actions, pages, API and live channels."""

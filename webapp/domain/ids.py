@@ -1,0 +1,20 @@
+"""Prefixed, sortable ids: a UUIDv7 (RFC 9562) in lower-case Crockford base32."""
+
+import re
+import secrets
+import time
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+LENGTH = 26
+
+
+def new_id(prefix: str) -> str:
+    """`exp_` + 26 characters. Ids made later by the same clock sort later, to the millisecond."""
+    milliseconds = time.time_ns() // 1_000_000
+    bits = (milliseconds << 80) | (0x7 << 76) | (secrets.randbits(12) << 64) | (0b10 << 62) | secrets.randbits(62)
+    return f"{prefix}_" + "".join(ALPHABET[(bits >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def is_id(text: str, prefix: str) -> bool:
+    """Whether the text has the shape of such an id; says nothing about whether it exists."""
+    return re.fullmatch(rf"{prefix}_[{ALPHABET}]{{{LENGTH}}}", text) is not None

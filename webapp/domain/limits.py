@@ -1,0 +1,40 @@
+"""Every limit that more than one part must agree on, in seconds unless the name says otherwise."""
+
+HEARTBEAT_EVERY = 1.0
+HEARTBEAT_LOST_AFTER = 12.0
+SWEEP_EVERY = 5
+PENDING_STUCK_AFTER = 5.0
+QUEUED_STUCK_AFTER = 10.0
+EXECUTION_GRACE = 15.0
+"""How long past its execution limit an export may stay PROCESSING before the sweep ends it."""
+
+RETRY_WAITS = (10.0, 60.0)
+RETRY_JITTER = 0.2
+IDEMPOTENCY_KEY_LIFETIME = 24 * 3600.0
+
+PROGRESS_STORED_EVERY = 1.0
+PROGRESS_PUBLISHED_EVERY = 0.25
+
+MAX_RUNNING_PER_USER = 2
+MAX_ACTIVE_PER_USER = 20
+ATTEMPT_MEMORY_MIB = 512
+
+REQUEST_BODY_BYTES = 256 * 1024
+PARAMETER_TEXT_LENGTH = 10_000
+LIST_ITEMS = 1_000
+PAGE_SIZE = 25
+MAX_PAGE_SIZE = 200
+LONG_POLL_SECONDS = 30.0
+
+STREAM_HEARTBEAT_EVERY = 15
+PREVIEW_ROWS = 20
+PREVIEW_SECONDS = 5.0
+COUNT_SECONDS = 2.0
+
+
+def retry_after(age: float) -> int:
+    """How many seconds a polling client should wait: 1, doubling with the export's age up to 30."""
+    wait = 1
+    while wait < 30 and wait * 2 <= age:
+        wait *= 2
+    return min(wait, 30)

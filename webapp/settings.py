@@ -1,0 +1,194 @@
+"""Settings: the only reader of the environment. All mistakes are reported at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from urllib.parse import urlsplit
+
+PREFIX = "EXPORTDESK_"
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class LiveStrategy(StrEnum):
+    POLL_THEN_SSE = "poll-then-sse"
+    PUSH_THEN_POLL = "push-then-poll"
+    POLL_ONLY = "poll-only"
+
+
+class BadSettings(Exception):
+    """One line per setting that cannot be used."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that differs between one set-up and another."""
+
+    data_dir: Path
+    database_url: str
+    redis_url: str | None
+    storage_url: str
+    config: Path | None
+    secret_key: str
+    base_url: str
+    host: str
+    port: int
+    live_strategy: LiveStrategy
+    file_retention: timedelta
+    event_retention: timedelta
+    execution_limit: timedelta
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...]
+    log_format: str
+    worker_slots: int
+    max_running_per_user: int
+    max_active_per_user: int
+
+    def __repr__(self) -> str:
+        return f"Settings(data_dir={str(self.data_dir)!r}, host={self.host!r}, port={self.port})"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.data_dir / "logs"
+
+    @property
+    def broker_socket(self) -> Path:
+        """Where `up` puts the embedded broker's socket when no REDIS_URL is given."""
+        return self.data_dir / "run" / "redis.sock"
+
+
+def parse_duration(text: str) -> timedelta:
+    """`90s`, `30m`, `12h`, `7d`, `250ms`."""
+    match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)", text.strip())
+    if match is None:
+        raise ValueError("write a number and a unit, such as 90s, 30m, 12h or 7d")
+    seconds = int(match[1]) * UNITS[match[2]]
+    if not 0 < seconds <= 3650 * 86400:
+        raise ValueError("must be more than nothing and less than ten years")
+    return timedelta(seconds=seconds)
+
+
+class _Reader:
+    """Takes settings out of an environment and collects what is wrong with them."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.problems: list[str] = []
+
+    def text(self, name: str, default: str = "") -> str:
+        """The variable, or the content of the file that `NAME_FILE` points to."""
+        key = PREFIX + name
+        if value := self.environ.get(key):
+            return value
+        if path := self.environ.get(key + "_FILE"):
+            try:
+                return Path(path).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                self.problems.append(f"{key}_FILE: cannot read {path} ({error.strerror})")
+        return default
+
+    def duration(self, name: str, default: str) -> timedelta:
+        try:
+            return parse_duration(self.text(name, default))
+        except ValueError as error:
+            self.problems.append(f"{PREFIX}{name}: {error}")
+            return parse_duration(default)
+
+    def integer(self, name: str, default: int, *, low: int, high: int) -> int:
+        text = self.text(name, str(default))
+        if text.isascii() and text.isdigit() and low <= int(text) <= high:
+            return int(text)
+        self.problems.append(f"{PREFIX}{name}: must be a whole number from {low} to {high}, not {text!r}")
+        return default
+
+    def choice(self, name: str, default: str, choices: list[str]) -> str:
+        text = self.text(name, default)
+        if text in choices:
+            return text
+        self.problems.append(f"{PREFIX}{name}: must be one of {', '.join(choices)}, not {text!r}")
+        return default
+
+    def url(self, name: str, default: str, schemes: tuple[str, ...]) -> str:
+        """Never quotes the value: it may hold a password."""
+        text = self.text(name, default)
+        if urlsplit(text).scheme in schemes:
+            return text
+        self.problems.append(f"{PREFIX}{name}: must start with {' or '.join(s + '://' for s in schemes)}")
+        return default
+
+    def networks(self, name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+        networks: list[IPv4Network | IPv6Network] = []
+        for part in filter(None, (p.strip() for p in self.text(name).split(","))):
+            try:
+                networks.append(ip_network(part))
+            except ValueError:
+                self.problems.append(f"{PREFIX}{name}: {part!r} is not an address or network, such as 10.0.0.0/8")
+        return tuple(networks)
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Raises BadSettings with every problem found. Makes the data folder and the secret key when they are missing."""
+    reader = _Reader(os.environ if environ is None else environ)
+    data_dir = Path(reader.text("DATA_DIR", "data")).expanduser().absolute()
+    host = reader.text("HOST", "127.0.0.1")
+    port = reader.integer("PORT", 8000, low=1, high=65535)
+    shown_host = "localhost" if host in {"0.0.0.0", "::", "127.0.0.1"} else host  # noqa: S104
+    config = reader.text("CONFIG")
+    settings = Settings(
+        data_dir=data_dir,
+        database_url=reader.url(
+            "DATABASE_URL", f"sqlite:///{data_dir}/exportdesk.db", ("sqlite", "postgresql", "postgres")
+        ),
+        redis_url=reader.url("REDIS_URL", "redis://", ("redis", "rediss", "unix")) if reader.text("REDIS_URL") else None,
+        storage_url=reader.url("STORAGE_URL", f"file://{data_dir}/files", ("file",)),
+        config=Path(config).absolute() if config else None,
+        secret_key=_secret_key(reader, data_dir),
+        base_url=reader.url("BASE_URL", f"http://{shown_host}:{port}", ("http", "https")).rstrip("/"),
+        host=host,
+        port=port,
+        live_strategy=LiveStrategy(reader.choice("LIVE_STRATEGY", "poll-then-sse", [s.value for s in LiveStrategy])),
+        file_retention=reader.duration("FILE_RETENTION", "7d"),
+        event_retention=reader.duration("EVENT_RETENTION", "30d"),
+        execution_limit=reader.duration("EXECUTION_LIMIT", "30m"),
+        trusted_proxies=reader.networks("TRUSTED_PROXIES"),
+        log_format=reader.choice("LOG_FORMAT", "text", ["text", "json"]),
+        worker_slots=reader.integer("WORKER_SLOTS", 3, low=1, high=64),
+        max_running_per_user=reader.integer("MAX_RUNNING_PER_USER", 2, low=1, high=64),
+        max_active_per_user=reader.integer("MAX_ACTIVE_PER_USER", 20, low=1, high=10_000),
+    )
+    if config and not Path(config).is_file():
+        reader.problems.append(f"{PREFIX}CONFIG: there is no file {config}")
+    if reader.problems:
+        raise BadSettings(reader.problems)
+    return settings
+
+
+def _secret_key(reader: _Reader, data_dir: Path) -> str:
+    """The given key, or one that is made once and kept in the data folder, readable by its owner alone."""
+    if key := reader.text("SECRET_KEY"):
+        if len(key) < 16:
+            reader.problems.append(f"{PREFIX}SECRET_KEY: must have at least 16 characters")
+        return key
+    path = data_dir / "secret.key"
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return path.read_text(encoding="utf-8").strip()
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(secrets.token_urlsafe(48) + "\n")
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        reader.problems.append(f"{PREFIX}DATA_DIR: cannot write to {data_dir} ({error.strerror})")
+        return ""

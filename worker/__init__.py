@@ -1,0 +1,1 @@
+"""Exportdesk's workers: they execute exports and keep the promises (deliveries, sweeps)."""
