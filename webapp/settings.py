@@ -149,7 +149,9 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         database_url=reader.url(
             "DATABASE_URL", f"sqlite:///{data_dir}/exportdesk.db", ("sqlite", "postgresql", "postgres")
         ),
-        redis_url=reader.url("REDIS_URL", "redis://", ("redis", "rediss", "unix")) if reader.text("REDIS_URL") else None,
+        redis_url=reader.url("REDIS_URL", "redis://", ("redis", "rediss", "unix"))
+        if reader.text("REDIS_URL")
+        else None,
         storage_url=reader.url("STORAGE_URL", f"file://{data_dir}/files", ("file",)),
         config=Path(config).absolute() if config else None,
         secret_key=_secret_key(reader, data_dir),
@@ -192,3 +194,8 @@ def _secret_key(reader: _Reader, data_dir: Path) -> str:
     except OSError as error:
         reader.problems.append(f"{PREFIX}DATA_DIR: cannot write to {data_dir} ({error.strerror})")
         return ""
+
+
+def source_environment() -> Mapping[str, str]:
+    """Where `${NAME}` in the configuration file is looked up: credentials of sources come from the environment."""
+    return os.environ

@@ -220,9 +220,7 @@ _UNFINISHED: Mapping[str, Any] = {
 def should_retry(export: Export, *, max_attempts: int) -> bool:
     """Whether a failed export goes back by itself: only for errors that may pass, and only so often."""
     error = export.error
-    return (
-        export.status is Status.FAILED and error is not None and error.retriable and export.failures < max_attempts
-    )
+    return export.status is Status.FAILED and error is not None and error.retriable and export.failures < max_attempts
 
 
 def retry_wait(failures: int, rng: random.Random) -> float:

@@ -1,0 +1,141 @@
+"""What a worker does with exports: claim one, report progress, finish, fail, time out, hand back.
+
+Every write carries the attempt's number, the fencing token: a worker that was given up cannot write any more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from webapp import bus, queue
+from webapp.actions.changes import Decide, announce, change, write
+from webapp.actions.exports import wake_next
+from webapp.domain.access import NotFound
+from webapp.domain.errors import ErrorCode, ExportError, export_error
+from webapp.domain.exports import (
+    Export,
+    ExportFile,
+    FormatWarning,
+    Status,
+    retry_by_policy,
+    retry_wait,
+    should_retry,
+    start,
+    succeed,
+)
+from webapp.domain.exports import fail as failed
+from webapp.domain.exports import time_out as timed_out
+from webapp.resources import Resources
+from webapp.store import exports as rows
+from webapp.store import people
+from webapp.store.exports import Progress
+
+CLAIM_TRIES = 10
+DEFAULT_MAX_ATTEMPTS = 3
+_rng = random.SystemRandom()
+
+
+async def claim(resources: Resources) -> Export | None:
+    """Starts a new attempt of the export whose turn it is, or None when nobody's turn has come."""
+    for _ in range(CLAIM_TRIES):
+        async with resources.store.transaction():
+            candidate = await _next(resources)
+            if candidate is None:
+                return None
+            await people.lock_user(resources.store, candidate.owner)
+            if not resources.store.is_sqlite and await _next(resources) != candidate:
+                continue
+            at = await resources.store.now()
+            claimed = await write(resources, candidate, [start(candidate, at=at)], at=at)
+        if claimed is not None:
+            await announce(resources, claimed)
+            return claimed
+    return None
+
+
+async def _next(resources: Resources) -> Export | None:
+    at = await resources.store.now()
+    limit = resources.settings.max_running_per_user
+    return await rows.next_claimable(resources.store, at=at, max_running_per_user=limit)
+
+
+async def report_progress(resources: Resources, export: Export, progress: Progress) -> bool:
+    """Stores progress and heartbeat. False: the attempt was cancelled or given up, so the work must stop."""
+    async with resources.store.connection():
+        at = await resources.store.now()
+        return await rows.write_progress(resources.store, export.id, export.attempt, progress, at=at)
+
+
+async def hint_progress(resources: Resources, export: Export) -> None:
+    """Tells open pages that there is progress to read."""
+    try:
+        await bus.publish(resources.redis, bus.Hint(export.id, export.owner, 0))
+    except queue.QUEUE_ERRORS:
+        return
+
+
+async def finish(
+    resources: Resources, export: Export, file: ExportFile, warnings: tuple[FormatWarning, ...]
+) -> Export | None:
+    """SUCCESS with a file that is in its place already. None: the attempt is no longer the running one."""
+    return await _end(resources, export, lambda current, at: [_succeeded(resources, current, file, warnings, at)])
+
+
+def _succeeded(
+    resources: Resources, export: Export, file: ExportFile, warnings: tuple[FormatWarning, ...], at: datetime
+) -> Export:
+    kept = replace(file, expires_at=at + resources.settings.file_retention)
+    return succeed(export, kept, warnings, at=at)
+
+
+async def fail(resources: Resources, export: Export, error: ExportError) -> Export | None:
+    """FAILED; and, in the same transaction, back to QUEUED when the dataset's policy says that it may pass."""
+    max_attempts = _max_attempts(resources, export)
+
+    def decide(current: Export, at: datetime) -> Sequence[Export]:
+        after = failed(current, error, at=at)
+        if not should_retry(after, max_attempts=max_attempts):
+            return [after]
+        return [after, retry_by_policy(after, at=at, wait=retry_wait(after.failures, _rng))]
+
+    return await _end(resources, export, decide)
+
+
+async def hand_back(resources: Resources, export: Export) -> Export | None:
+    """The worker is stopped on purpose: the export goes back at once and the attempt is not held against it."""
+    error = export_error(ErrorCode.WORKER_LOST)
+
+    def decide(current: Export, at: datetime) -> Sequence[Export]:
+        after = failed(current, error, at=at)
+        return [after, replace(retry_by_policy(after, at=at, wait=0), retry_at=None, failures=current.failures)]
+
+    return await _end(resources, export, decide)
+
+
+async def time_out(resources: Resources, export: Export, error: ExportError) -> Export | None:
+    return await _end(resources, export, lambda current, at: [timed_out(current, error, at=at)])
+
+
+async def _end(resources: Resources, export: Export, decide: Decide) -> Export | None:
+    """Ends this attempt, if it is still the running one, and lets the next export have its place."""
+    ended = False
+
+    def decide_if_ours(current: Export, at: datetime) -> Sequence[Export]:
+        nonlocal ended
+        ended = current.status is Status.PROCESSING and current.attempt == export.attempt
+        return decide(current, at) if ended else []
+
+    try:
+        after = await change(resources, export.id, decide_if_ours)
+    except NotFound:
+        return None
+    await wake_next(resources)
+    return after if ended else None
+
+
+def _max_attempts(resources: Resources, export: Export) -> int:
+    dataset = resources.catalog.datasets.get(export.dataset)
+    return dataset.max_attempts if dataset else DEFAULT_MAX_ATTEMPTS

@@ -1,0 +1,62 @@
+"""How every change is made: load, decide, one transaction with its event, and only then the hint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from webapp import bus, queue
+from webapp.domain.access import NotFound
+from webapp.domain.exports import Export, Status
+from webapp.resources import Resources
+from webapp.store import events, exports
+
+log = logging.getLogger(__name__)
+
+TRIES = 10
+Decide = Callable[[Export, datetime], Sequence[Export]]
+
+
+class Contended(Exception):
+    """Others kept changing the same export; trying again in a moment will do."""
+
+
+async def change(resources: Resources, export_id: str, decide: Decide) -> Export:
+    """Applies what `decide` makes of the stored export, and tells whoever watches.
+
+    `decide` gives the next versions in order: usually one, none for no change, two for a failure that is retried.
+    It is asked again when somebody else was faster. Raises NotFound, Contended and whatever `decide` raises.
+    """
+    for _ in range(TRIES):
+        async with resources.store.transaction():
+            before = await exports.get(resources.store, export_id)
+            if before is None:
+                raise NotFound
+            at = await resources.store.now()
+            after = await write(resources, before, decide(before, at), at=at)
+        if after is not None:
+            if after is not before:
+                await announce(resources, after)
+            return after
+    raise Contended
+
+
+async def write(resources: Resources, before: Export, steps: Sequence[Export], *, at: datetime) -> Export | None:
+    """Each step as a compare-and-set with its event, inside the caller's transaction. None: the row had moved on."""
+    for step in steps:
+        if not await exports.compare_and_set(resources.store, before, step):
+            return None
+        await events.record(resources.store, step, at=at, base_url=resources.settings.base_url)
+        before = step
+    return before
+
+
+async def announce(resources: Resources, export: Export) -> None:
+    """Hints to open pages and a wake-up for the worker, after the commit. Either may be lost."""
+    try:
+        await bus.publish(resources.redis, bus.Hint(export.id, export.owner, export.version))
+        if export.status is Status.QUEUED:
+            await queue.enqueue_export(resources.redis, export, not_before=export.retry_at)
+    except queue.QUEUE_ERRORS as error:
+        log.warning("the broker did not take a hint for %s (%s); the sweep makes good", export.id, type(error).__name__)

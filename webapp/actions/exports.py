@@ -1,0 +1,233 @@
+"""What people do with exports: order, cancel, retry, delete, look at."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from webapp import bus, queue
+from webapp.actions.changes import Contended, announce, change, write
+from webapp.datasets.catalog import Dataset
+from webapp.datasets.parameters import parse_params
+from webapp.domain import limits
+from webapp.domain.access import NotFound, QuotaExceeded, Viewer, may_see
+from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.events import snapshot
+from webapp.domain.exports import Export, IllegalTransition, Status
+from webapp.domain.exports import cancel as cancelled
+from webapp.domain.exports import queue as queued
+from webapp.domain.exports import retry_by_hand as retried
+from webapp.domain.formats import Options, options_json, parse_options
+from webapp.domain.ids import is_id, new_id
+from webapp.resources import Resources
+from webapp.store import events, idempotency, people
+from webapp.store import exports as rows
+
+DAY = timedelta(seconds=limits.IDEMPOTENCY_KEY_LIFETIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a person or client asks for, as it was sent: nothing in it is trusted."""
+
+    dataset: str
+    params: Mapping[str, Any]
+    format: str
+    options: Mapping[str, Any]
+
+
+class KeyReused(Exception):
+    """This Idempotency-Key was used for a different order in the last 24 hours."""
+
+
+class AlreadyActive(Exception):
+    """The same order is waiting or running already, as another export."""
+
+    def __init__(self, export: Export) -> None:
+        super().__init__(f"The same order is active already as {export.id}.")
+        self.export = export
+
+
+async def order(
+    resources: Resources, viewer: Viewer, wanted: Order, *, defaults: Options, idempotency_key: str | None = None
+) -> tuple[Export, bool]:
+    """The export that answers this order, and whether it is new.
+
+    Raises Invalid with every mistake at once, QuotaExceeded, KeyReused. It is durable when this returns.
+    """
+    now = await resources.store.now()
+    dataset, params, options = check_order(resources, viewer, wanted, defaults=defaults, now=now)
+    export = Export(
+        id=new_id("exp"),
+        owner=viewer.id,
+        dataset=dataset.name,
+        params=params,
+        format=wanted.format,
+        options=options,
+        order_key=order_key(viewer.id, dataset.name, params, wanted.format, options),
+        status=Status.PENDING,
+        version=1,
+        created_at=now,
+    )
+    stored, is_new = await _write_order(resources, export, idempotency_key)
+    if not is_new:
+        return stored, False
+    return await hand_over(resources, stored.id), True
+
+
+def check_order(
+    resources: Resources, viewer: Viewer, wanted: Order, *, defaults: Options, now: datetime
+) -> tuple[Dataset, dict[str, Any], dict[str, Any]]:
+    """The dataset, and parameters and options in the form in which they are stored. Raises Invalid."""
+    dataset = resources.catalog.dataset_for(wanted.dataset, viewer.role)
+    if dataset is None:
+        raise Invalid([FieldError("dataset", f"There is no dataset named {wanted.dataset[:80]!r}.")])
+    errors: list[FieldError] = []
+    params: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    try:
+        params = parse_params(dataset, wanted.params, today=now.date(), now=now)
+    except Invalid as invalid:
+        errors += invalid.errors
+    if wanted.format not in dataset.formats:
+        names = ", ".join(dataset.formats)
+        errors.append(FieldError("format", f"Choose one of these formats: {names}."))
+    else:
+        try:
+            options = options_json(parse_options(wanted.options, wanted.format, defaults=defaults), wanted.format)
+        except Invalid as invalid:
+            errors += invalid.errors
+    if errors:
+        raise Invalid(errors)
+    return dataset, params, options
+
+
+def order_key(owner: str, dataset: str, params: Mapping[str, Any], format: str, options: Mapping[str, Any]) -> str:
+    """Equal for equal orders of one person, whatever the order of their keys."""
+    canonical = msgspec.json.encode([owner, dataset, params, format, options], order="sorted")
+    return hashlib.sha256(canonical).hexdigest()
+
+
+async def _write_order(resources: Resources, export: Export, key: str | None) -> tuple[Export, bool]:
+    store = resources.store
+    async with store.transaction():
+        await people.lock_user(store, export.owner)
+        since = export.created_at - DAY
+        if key is not None and (use := await idempotency.find(store, export.owner, key, since=since)):
+            if use.order_key != export.order_key:
+                raise KeyReused
+            if answered := await rows.get(store, use.export_id):
+                return answered, False
+        active = await rows.get_active_by_order(store, export.order_key)
+        if active is None:
+            await _require_quota(resources, export.owner)
+            await rows.insert(store, export)
+            await events.record(store, export, at=export.created_at, base_url=resources.settings.base_url)
+        answer = active or export
+        if key is not None:
+            use = idempotency.KeyUse(export.order_key, answer.id)
+            await idempotency.remember(store, export.owner, key, use, at=export.created_at)
+        return answer, active is None
+
+
+async def _require_quota(resources: Resources, owner: str) -> None:
+    limit = resources.settings.max_active_per_user
+    active = await rows.count_active(resources.store, owner)
+    if active >= limit:
+        raise QuotaExceeded(active, limit, retry_after=30)
+
+
+async def hand_over(resources: Resources, export_id: str) -> Export:
+    """PENDING → QUEUED, and the wake-up. The sweep does the same for an order whose process died before this."""
+    return await change(
+        resources,
+        export_id,
+        lambda export, at: [queued(export, at=at)] if export.status is Status.PENDING else [],
+    )
+
+
+async def get(resources: Resources, viewer: Viewer, export_id: str) -> Export:
+    """Raises NotFound for what does not exist and for what is somebody else's alike."""
+    export = await rows.get(resources.store, export_id) if is_id(export_id, "exp") else None
+    if export is None or not may_see(viewer, export):
+        raise NotFound
+    return export
+
+
+async def cancel(resources: Resources, viewer: Viewer, export_id: str) -> Export:
+    """Raises NotFound and IllegalTransition. The worker hears of it within a second and stops the query."""
+    await get(resources, viewer, export_id)
+    export = await change(resources, export_id, lambda export, at: [cancelled(export, at=at)])
+    await wake_next(resources)
+    return export
+
+
+async def retry(resources: Resources, viewer: Viewer, export_id: str) -> Export:
+    """By hand. Raises NotFound, IllegalTransition, QuotaExceeded, and AlreadyActive with the export that is in its way."""
+    export = await get(resources, viewer, export_id)
+    if not export.can_retry:
+        raise IllegalTransition(export.status, Status.QUEUED)
+    async with resources.store.transaction():
+        await people.lock_user(resources.store, export.owner)
+        if other := await rows.get_active_by_order(resources.store, export.order_key):
+            raise AlreadyActive(other)
+        await _require_quota(resources, export.owner)
+        at = await resources.store.now()
+        after = await write(resources, export, [retried(export, at=at)], at=at)
+    if after is None:
+        raise Contended
+    await announce(resources, after)
+    return after
+
+
+async def delete(resources: Resources, viewer: Viewer, export_id: str) -> None:
+    """File and row go, the events stay. Raises NotFound, and IllegalTransition while it is active: cancel it first."""
+    export = await get(resources, viewer, export_id)
+    if export.is_active:
+        raise IllegalTransition(export.status, Status.EXPIRED)
+    async with resources.store.transaction():
+        if not await rows.remove(resources.store, export):
+            raise NotFound
+    if export.file is not None:
+        await resources.storage.delete(export.file.key)
+    await hint_gone(resources, export)
+
+
+async def hint_gone(resources: Resources, export: Export) -> None:
+    try:
+        await bus.publish(resources.redis, bus.Hint(export.id, export.owner, export.version + 1))
+    except queue.QUEUE_ERRORS:
+        return
+
+
+async def wake_next(resources: Resources) -> None:
+    """A place may have become free: wakes a worker for the export that is next, if there is one."""
+    async with resources.store.connection():
+        at = await resources.store.now()
+        waiting = await rows.next_claimable(
+            resources.store, at=at, max_running_per_user=resources.settings.max_running_per_user
+        )
+    if waiting is not None:
+        await announce(resources, waiting)
+
+
+async def list_page(
+    resources: Resources, chosen: rows.ListFilter, *, limit: int, after: tuple[datetime, str] | None = None
+) -> tuple[Sequence[Export], bool]:
+    """One page, and whether there are more after it."""
+    async with resources.store.connection():
+        found = await rows.list_page(resources.store, chosen, limit=limit + 1, after=after)
+    return found[:limit], len(found) > limit
+
+
+async def describe(resources: Resources, export: Export) -> dict[str, Any]:
+    """The export as JSON with what is true only now: its place in the queue and the time that is left."""
+    async with resources.store.connection():
+        position = await rows.queue_position(resources.store, export)
+        now = await resources.store.now()
+    return snapshot(export, base_url=resources.settings.base_url, now=now, queue_position=position)

@@ -1,0 +1,168 @@
+"""The sweep: finds what is stuck, owed or out of date and puts it right. Safe to run twice at once.
+
+All times are the database's, and all changes are compare-and-sets, so a sweep can never undo what somebody else did.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+
+from webapp import queue
+from webapp.actions import attempts
+from webapp.actions.changes import Contended, change
+from webapp.actions.exports import DAY, hand_over
+from webapp.domain import limits
+from webapp.domain.access import NotFound
+from webapp.domain.errors import ErrorCode, export_error
+from webapp.domain.exports import Export, IllegalTransition, Status, expire
+from webapp.resources import Resources
+from webapp.store import events, idempotency, people
+from webapp.store import exports as rows
+
+log = logging.getLogger(__name__)
+
+BATCH = 200
+ORPHAN_AGE = 3600.0
+
+
+async def sweep(resources: Resources) -> Counter[str]:
+    """One round. Gives back how many of each kind it put right."""
+    done: Counter[str] = Counter()
+    for name, step in STEPS.items():
+        async with resources.store.connection():
+            now = await resources.store.now()
+        done[name] = await step(resources, now)
+    for name, count in done.items():
+        if count:
+            log.info("sweep: %s %d", name, count)
+    return done
+
+
+async def _queue_pending(resources: Resources, now: datetime) -> int:
+    """Orders whose process died between the commit and the queue."""
+    before = now - timedelta(seconds=limits.PENDING_STUCK_AFTER)
+    async with resources.store.connection():
+        stuck = await rows.stuck_pending(resources.store, created_before=before, limit=BATCH)
+    return await _each(stuck, lambda export: hand_over(resources, export.id))
+
+
+async def _wake_waiting(resources: Resources, now: datetime) -> int:
+    """Exports that Redis forgot. The salt gives each half minute its own job id, in case the first one is stuck."""
+    before = now - timedelta(seconds=limits.QUEUED_STUCK_AFTER)
+    async with resources.store.connection():
+        waiting = await rows.waiting(resources.store, queued_before=before, due=now, limit=BATCH)
+    salt = str(int(now.timestamp()) // 30)
+    try:
+        for export in waiting:
+            await queue.enqueue_export(resources.redis, export, salt=salt)
+    except queue.QUEUE_ERRORS:
+        return 0
+    return len(waiting)
+
+
+async def _give_up_lost(resources: Resources, now: datetime) -> int:
+    """Attempts whose worker no longer gives a sign of life."""
+    since = now - timedelta(seconds=limits.HEARTBEAT_LOST_AFTER)
+    async with resources.store.connection():
+        lost = await rows.without_heartbeat(resources.store, since=since, limit=BATCH)
+    error = export_error(ErrorCode.WORKER_LOST)
+    return await _each(lost, lambda export: attempts.fail(resources, export, error))
+
+
+async def _end_overdue(resources: Resources, now: datetime) -> int:
+    """Attempts that outlived their execution limit although their worker is alive."""
+    shortest = min(_execution_limit(resources, name) for name in (*resources.catalog.datasets, ""))
+    grace = timedelta(seconds=limits.EXECUTION_GRACE)
+    async with resources.store.connection():
+        running = await rows.started_before(resources.store, now - shortest - grace, limit=BATCH)
+    overdue = [
+        export
+        for export in running
+        if export.started_at and now - export.started_at > _execution_limit(resources, export.dataset) + grace
+    ]
+    return await _each(overdue, lambda export: _time_out(resources, export))
+
+
+async def _time_out(resources: Resources, export: Export) -> Export | None:
+    limit = _execution_limit(resources, export.dataset)
+    return await attempts.time_out(resources, export, export_error(ErrorCode.TIMEOUT, limit=in_words(limit)))
+
+
+async def _expire_files(resources: Resources, now: datetime) -> int:
+    """The row first, then the file: a download never meets a SUCCESS without its file, and orphans are swept too."""
+    async with resources.store.connection():
+        old = await rows.past_retention(resources.store, now=now, limit=BATCH)
+    return await _each(old, lambda export: _expire(resources, export))
+
+
+async def _expire(resources: Resources, export: Export) -> None:
+    error = export_error(ErrorCode.RETENTION)
+    await change(resources, export.id, lambda current, at: [expire(current, error, at=at)])
+    if export.file is not None:
+        await resources.storage.delete(export.file.key)
+
+
+async def _delete_orphans(resources: Resources, now: datetime) -> int:
+    """Files and temporary files that no export speaks of. An hour's grace covers whatever is just being written."""
+    found = list(resources.storage.old_files(older_than=ORPHAN_AGE))
+    deleted = 0
+    for start in range(0, len(found), BATCH):
+        batch = found[start : start + BATCH]
+        async with resources.store.connection():
+            known = await rows.any_of(resources.store, [export_id for export_id, _ in batch])
+        kept = {export.file.key for export in known if export.file}
+        running = {export.id for export in known if export.status is Status.PROCESSING}
+        for export_id, key in batch:
+            if key not in kept and export_id not in running:
+                await resources.storage.delete(key)
+                deleted += 1
+    return deleted
+
+
+async def _purge(resources: Resources, now: datetime) -> int:
+    """Events, idempotency keys and sessions past their time."""
+    async with resources.store.transaction():
+        count = await events.purge(resources.store, before=now - resources.settings.event_retention, limit=BATCH)
+        await idempotency.purge(resources.store, before=now - DAY)
+        count += await people.delete_expired_sessions(resources.store, now=now)
+    return count
+
+
+async def _each(found: Sequence[Export], mend: Callable[[Export], Awaitable[object]]) -> int:
+    """Mends one after the other; what somebody else mended meanwhile is no error."""
+    count = 0
+    for export in found:
+        try:
+            await mend(export)
+            count += 1
+        except (IllegalTransition, NotFound, Contended):
+            continue
+    return count
+
+
+def _execution_limit(resources: Resources, dataset_name: str) -> timedelta:
+    dataset = resources.catalog.datasets.get(dataset_name)
+    return (dataset and dataset.execution_limit) or resources.settings.execution_limit
+
+
+def in_words(limit: timedelta) -> str:
+    """`30 minutes`, `90 seconds`."""
+    seconds = round(limit.total_seconds())
+    for size, unit in ((3600, "hour"), (60, "minute")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {unit}{'s' if seconds != size else ''}"
+    return f"{seconds} second{'s' if seconds != 1 else ''}"
+
+
+STEPS: dict[str, Callable[[Resources, datetime], Awaitable[int]]] = {
+    "queued": _queue_pending,
+    "woken": _wake_waiting,
+    "given up": _give_up_lost,
+    "timed out": _end_overdue,
+    "expired": _expire_files,
+    "orphans deleted": _delete_orphans,
+    "purged": _purge,
+}

@@ -1,0 +1,247 @@
+"""Reads `exportdesk.toml` into a catalog of sources and datasets, and checks it against the sources."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from webapp.datasets.declaration import (
+    BadCatalog,
+    Catalog,
+    Choice,
+    Dataset,
+    Parameter,
+    ParameterType,
+    Problem,
+    Source,
+    did_you_mean,
+)
+from webapp.datasets.declared_parameters import read_parameter
+from webapp.datasets.parameters import Moment, Unfit, bind_values, default_value
+from webapp.datasets.placeholders import foreign_parameters, named_parameters
+from webapp.datasets.sources import describe, sqlite_path
+from webapp.datasets.tables import LineIndex, Report, Table
+from webapp.domain.access import Role
+from webapp.domain.errors import AttemptFailed, export_error
+from webapp.domain.formats import FORMATS
+from webapp.settings import parse_duration
+
+__all__ = [
+    "BadCatalog",
+    "Catalog",
+    "Choice",
+    "Dataset",
+    "Parameter",
+    "ParameterType",
+    "Problem",
+    "Source",
+    "check_catalog",
+    "demo_catalog",
+    "demo_path",
+    "load_catalog",
+]
+
+FILE_BYTES = 1024 * 1024
+SECRET_BYTES = 64 * 1024
+INT64_MAX = 2**63 - 1
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+NAME_RULE = "a name is a small letter, then at most 62 small letters, digits, _ and -."
+INSERT = re.compile(r"\$\{([^}]*)\}")
+SQLITE = "sqlite:///"
+DATASET_KEYS = (
+    "title", "description", "source", "sql", "parameters", "roles", "formats",
+    "row_limit", "max_bytes", "execution_limit", "max_attempts",
+)  # fmt: skip
+
+
+def load_catalog(path: Path, environ: Mapping[str, str]) -> Catalog:
+    """Raises BadCatalog with every mistake of the file. `${NAME}` in a source's url comes out of `environ`.
+
+    Relative paths, of SQLite files and of `${file:PATH}`, start at the folder of the file.
+    """
+    text = _read_text(path)
+    data = _parse(path, text)
+    report = Report(str(path), LineIndex(text))
+    root = Table((), data, report)
+    root.allow(("sources", "datasets"))
+    sources = {table.path[-1]: _read_source(table, path.absolute().parent, environ) for table in root.tables("sources")}
+    datasets = {table.path[-1]: _read_dataset(table, sources) for table in root.tables("datasets")}
+    if not datasets and not report.problems:
+        report.add((), "There is no [datasets.NAME] table, so that nothing could be exported.")
+    if report.problems:
+        raise BadCatalog(sorted(report.problems, key=lambda problem: problem.line))
+    return Catalog(datasets, sources)
+
+
+def check_catalog(catalog: Catalog, path: Path) -> list[Problem]:
+    """Runs each query for no rows, with its defaults; tells what fails, at the line of its `sql`."""
+    report = Report(str(path), LineIndex(_read_text(path)))
+    missing = {source.name for source in catalog.sources.values() if not _has_file(source)}
+    for name in missing:
+        report.add(("sources", name, "url"), _missing_file(catalog.sources[name]))
+    for dataset in catalog.datasets.values():
+        if dataset.source not in missing and (message := _refusal(catalog, dataset)):
+            report.add(("datasets", dataset.name, "sql"), f"datasets.{dataset.name}: {message}")
+    return sorted(report.problems, key=lambda problem: problem.line)
+
+
+def demo_path(folder: Path) -> Path:
+    """Where the demo source lies in the data folder."""
+    return folder.absolute() / "demo.db"
+
+
+def demo_catalog(folder: Path) -> Catalog:
+    """What can be exported when no file is given: the demo source in the data folder `folder`."""
+    return load_catalog(Path(__file__).with_name("demo.toml"), {"DEMO_DB": str(demo_path(folder))})
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES + 1)
+    except OSError as error:
+        raise BadCatalog([Problem(str(path), 1, f"The file cannot be read ({error.strerror}).")]) from None
+    if len(content) > FILE_BYTES:
+        raise BadCatalog([Problem(str(path), 1, f"The file is larger than {FILE_BYTES // 1024} KiB.")])
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise BadCatalog([Problem(str(path), line, "The file is not UTF-8 text.")]) from None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise BadCatalog([Problem(str(path), 1, "The file is nested too deeply.")]) from None
+    except ValueError as error:
+        match = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = int(match[1] or text.count("\n") + 1) if match else 1
+        message = str(error)[: match.start()] if match else str(error)
+        raise BadCatalog([Problem(str(path), line, f"This is not valid TOML: {message}.")]) from None
+
+
+def _check_name(table: Table) -> None:
+    if not NAME.fullmatch(table.path[-1]):
+        table.report.add(table.path, f"{table.name[:80]}: {NAME_RULE}")
+
+
+def _read_source(table: Table, folder: Path, environ: Mapping[str, str]) -> Source:
+    _check_name(table)
+    table.allow(("url",))
+    table.require("url")
+    given = table.text("url") or ""
+    url = INSERT.sub(partial(_inserted, table, folder, environ), given)
+    if given and not url.startswith(SQLITE):
+        table.wrong("url", f"url must start with {SQLITE}, as in sqlite:///shop.db or sqlite:////srv/shop.db.")
+    elif given and url == SQLITE:
+        table.wrong("url", "url names no file.")
+    return Source(table.path[-1], SQLITE + str(_absolute(folder, url.removeprefix(SQLITE))))
+
+
+def _absolute(folder: Path, text: str) -> Path:
+    """In the folder; three slashes are easily taken for an absolute path, which they are where only that file exists."""
+    path, absolute = folder / text, Path("/") / text
+    return absolute if absolute.is_file() and not path.exists() else path
+
+
+def _inserted(table: Table, folder: Path, environ: Mapping[str, str], match: re.Match[str]) -> str:
+    """What `${NAME}` or `${file:PATH}` stands for; never quoted in a message, it may be a password."""
+    name = match[1].strip()
+    if name.startswith("file:"):
+        return _file_content(table, folder / name.removeprefix("file:"))
+    if not environ.get(name):
+        table.wrong("url", f"The environment variable {name[:64]} is not set.")
+    return environ.get(name, "")
+
+
+def _file_content(table: Table, path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(SECRET_BYTES).strip()
+    except OSError as error:
+        table.wrong("url", f"The file {path} cannot be read ({error.strerror}).")
+    except ValueError:
+        table.wrong("url", f"The file {path} is not UTF-8 text.")
+    return ""
+
+
+def _read_dataset(table: Table, sources: Mapping[str, Source]) -> Dataset:
+    _check_name(table)
+    table.allow(DATASET_KEYS)
+    table.require("title", "source", "sql")
+    parameters = tuple(read_parameter(inner) for inner in table.tables("parameters"))
+    sql = table.text("sql") or ""
+    _check_parameters(table, sql, [parameter.name for parameter in parameters])
+    return Dataset(
+        name=table.path[-1],
+        title=table.text("title") or "",
+        description=table.text("description") or "",
+        source=_source_name(table, sources),
+        sql=sql,
+        parameters=parameters,
+        roles=frozenset(map(Role, table.several("roles", [role.value for role in Role]) or Role)),
+        formats=table.several("formats", tuple(FORMATS)) or tuple(FORMATS),
+        row_limit=table.integer("row_limit", low=1, high=INT64_MAX),
+        max_bytes=table.integer("max_bytes", low=1, high=INT64_MAX),
+        execution_limit=_duration(table, "execution_limit"),
+        max_attempts=table.integer("max_attempts", low=1, high=10) or 3,
+    )
+
+
+def _source_name(table: Table, sources: Mapping[str, Source]) -> str:
+    name = table.text("source") or ""
+    if name and name not in sources:
+        table.wrong("source", f"There is no [sources.{name[:64]}].{did_you_mean(name, sources)}")
+    return name
+
+
+def _duration(table: Table, key: str) -> timedelta | None:
+    if (text := table.text(key)) is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        return table.wrong(key, f"{key}: {error}.")
+
+
+def _check_parameters(table: Table, sql: str, declared: list[str]) -> None:
+    used = named_parameters(sql)
+    for name in used:
+        if name not in declared:
+            message = f"sql uses :{name[:64]}, which is not declared as a parameter.{did_you_mean(name, declared)}"
+            table.wrong("sql", message, near=f":{name}")
+    for text in foreign_parameters(sql):
+        table.wrong("sql", f"sql has {text[:64]}; write parameters as :name.", near=text)
+    for name in declared if sql else []:
+        if name not in used:
+            path = (*table.path, "parameters", name)
+            table.report.add(path, f"{table.name}: sql never uses the parameter :{name[:64]}.")
+
+
+def _has_file(source: Source) -> bool:
+    return sqlite_path(source.url).is_file()
+
+
+def _missing_file(source: Source) -> str:
+    return f"sources.{source.name}: There is no file {sqlite_path(source.url)}."
+
+
+def _refusal(catalog: Catalog, dataset: Dataset) -> str | None:
+    """Why the source does not take the query, or None."""
+    now = datetime.now(UTC)
+    moment = Moment(now.date(), now)
+    try:
+        params = {parameter.name: default_value(parameter, moment) for parameter in dataset.parameters}
+        describe(catalog.source_of(dataset).url, dataset.sql, bind_values(dataset, params))
+    except Unfit as unfit:
+        return f"A default is out of its range today: it {unfit}."
+    except AttemptFailed as failure:
+        return failure.details.get("detail") or export_error(failure.code, **failure.details).message
+    return None

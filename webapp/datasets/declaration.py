@@ -1,0 +1,151 @@
+"""What `exportdesk.toml` declares: sources, datasets and their parameters, and what is wrong with them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from webapp.domain.access import Role
+
+
+class ParameterType(StrEnum):
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    DATETIME = "datetime"
+    CHOICE = "choice"
+    CHOICES = "choices"
+    LIST = "list"
+
+    @property
+    def is_numeric(self) -> bool:
+        return self in {ParameterType.INTEGER, ParameterType.NUMBER}
+
+    @property
+    def is_temporal(self) -> bool:
+        return self in {ParameterType.DATE, ParameterType.DATETIME}
+
+    @property
+    def has_range(self) -> bool:
+        return self.is_numeric or self.is_temporal
+
+    @property
+    def has_choices(self) -> bool:
+        return self in {ParameterType.CHOICE, ParameterType.CHOICES}
+
+    @property
+    def has_length(self) -> bool:
+        return self in {ParameterType.STRING, ParameterType.LIST}
+
+    @property
+    def is_multiple(self) -> bool:
+        return self in {ParameterType.CHOICES, ParameterType.LIST}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where data comes from. The URL may hold a password, so that no repr shows it."""
+
+    name: str
+    url: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`value` is what is bound to the query, `label` what people read."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`default`, `minimum` and `maximum` are canonical values, or relative ones (`today - 30d`) for dates and times.
+
+    `max_length` counts characters of a text, or of each item of a list.
+    """
+
+    name: str
+    type: ParameterType
+    label: str
+    description: str = ""
+    required: bool = False
+    default: Any = None
+    choices: tuple[Choice, ...] = ()
+    minimum: int | float | str | None = None
+    maximum: int | float | str | None = None
+    max_length: int | None = None
+
+    @property
+    def must_be_given(self) -> bool:
+        return self.required and self.default is None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A named, parameterised query. A limit that is None is the desk's own."""
+
+    name: str
+    title: str
+    description: str
+    source: str
+    sql: str = field(repr=False)
+    parameters: tuple[Parameter, ...]
+    roles: frozenset[Role]
+    formats: tuple[str, ...]
+    row_limit: int | None = None
+    max_bytes: int | None = None
+    execution_limit: timedelta | None = None
+    max_attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Everything that can be exported, in the order of the file."""
+
+    datasets: Mapping[str, Dataset]
+    sources: Mapping[str, Source]
+
+    def dataset_for(self, name: str, role: Role) -> Dataset | None:
+        """None when there is no such dataset or this role may not export it."""
+        dataset = self.datasets.get(name)
+        return dataset if dataset and role in dataset.roles else None
+
+    def datasets_for(self, role: Role) -> tuple[Dataset, ...]:
+        return tuple(dataset for dataset in self.datasets.values() if role in dataset.roles)
+
+    def source_of(self, dataset: Dataset) -> Source:
+        return self.sources[dataset.source]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in one file; `line` counts from 1."""
+
+    file: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+class BadCatalog(Exception):
+    """One line per mistake, each with its file and line."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean since?`, or nothing when no known word is near."""
+    spellings = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(word.casefold()[:64], list(spellings), n=1)
+    return f" Did you mean {spellings[near[0]]}?" if near else ""

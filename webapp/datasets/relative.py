@@ -1,0 +1,51 @@
+"""Dates and times that move with the day: `today - 30d`, `start of month`, `now - 6h`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time, timedelta
+
+EXAMPLES = "today - 30d, start of month or now - 6h"
+
+DATE = re.compile(r"(today|start of (?:week|month|year))(?:\s*([+-])\s*([0-9]{1,5})\s*d)?")
+NOW = re.compile(r"now(?:\s*([+-])\s*([0-9]{1,5})\s*([smhd]))?")
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def is_relative(value: object) -> bool:
+    return isinstance(value, str) and bool(DATE.fullmatch(value) or NOW.fullmatch(value))
+
+
+def resolve_date(text: str, today: date) -> date:
+    """The day that the words mean today; weeks start on Monday. Raises ValueError."""
+    match = DATE.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    sign = -1 if match[2] == "-" else 1
+    try:
+        return _anchor(match[1], today) + timedelta(days=sign * int(match[3] or 0))
+    except OverflowError as error:
+        raise ValueError(text) from error
+
+
+def resolve_datetime(text: str, today: date, now: datetime) -> datetime:
+    """In UTC, whole seconds; a day means its midnight UTC. `now` must carry its offset. Raises ValueError."""
+    match = NOW.fullmatch(text)
+    if match is None:
+        return datetime.combine(resolve_date(text, today), time(), UTC)
+    sign = -1 if match[1] == "-" else 1
+    seconds = sign * int(match[2] or 0) * SECONDS[match[3] or "s"]
+    try:
+        return now.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
+    except OverflowError as error:
+        raise ValueError(text) from error
+
+
+def _anchor(words: str, today: date) -> date:
+    if words == "start of week":
+        return today - timedelta(days=today.weekday())
+    if words == "start of month":
+        return today.replace(day=1)
+    if words == "start of year":
+        return today.replace(month=1, day=1)
+    return today

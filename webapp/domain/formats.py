@@ -1,0 +1,135 @@
+"""The formats an export can have and the options of an order: what may be chosen, and what it means. Pure."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webapp.domain.errors import FieldError, Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`name` is what clients send, `title` what people read; `extension` starts with a dot."""
+
+    name: str
+    title: str
+    extension: str
+    content_type: str
+
+
+FORMATS: Mapping[str, Format] = {
+    "csv": Format("csv", "CSV", ".csv", "text/csv; charset=utf-8"),
+    "xlsx": Format(
+        "xlsx",
+        "Excel (XLSX)",
+        ".xlsx",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    ),
+    "jsonl": Format("jsonl", "JSON Lines", ".jsonl", "application/x-ndjson"),
+}
+
+CSV_TEXTS = ("safe", "raw")
+DELIMITERS = (",", ";", "\t")
+COMPRESSIONS = ("none", "gzip")
+COMPRESSION_EXTENSIONS: Mapping[str, str] = {"none": "", "gzip": ".gz"}
+COMPRESSION_TYPES: Mapping[str, str] = {"gzip": "application/gzip"}
+
+APPLIES: Mapping[str, frozenset[str]] = {
+    "csv": frozenset({"bom", "csv_text", "delimiter", "compression"}),
+    "xlsx": frozenset({"timezone"}),
+    "jsonl": frozenset({"compression"}),
+}
+"""Which options mean something for which format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a file is to be written. `csv_text` safe defuses text that spreadsheets would run as a formula."""
+
+    bom: bool = False
+    csv_text: str = "raw"
+    delimiter: str = ","
+    compression: str = "none"
+    timezone: str = "UTC"
+
+
+API_DEFAULTS = Options()
+PERSON_DEFAULTS = Options(bom=True, csv_text="safe")
+
+
+def parse_options(raw: Mapping[str, Any], format: str, *, defaults: Options) -> Options:
+    """The options of an order, checked; raises `Invalid` naming each wrong one as `options.<name>`.
+
+    An option that is known but does not apply to the format is checked and then has no effect.
+    """
+    if format not in FORMATS:
+        raise Invalid([FieldError("format", f"must be one of: {', '.join(FORMATS)}")])
+    errors: list[FieldError] = []
+    for name, value in raw.items():
+        check = CHECKS.get(name)
+        problem = check(value) if check else f"is not an option; there are: {', '.join(CHECKS)}"
+        if problem:
+            errors.append(FieldError(f"options.{name}", problem))
+    if errors:
+        raise Invalid(errors)
+    applying = {name: value for name, value in raw.items() if name in APPLIES[format]}
+    return replace(defaults, **applying)
+
+
+def options_json(options: Options, format: str) -> dict[str, Any]:
+    """The options that apply to the format, in a fixed order, as JSON can hold them."""
+    return {name: getattr(options, name) for name in CHECKS if name in APPLIES[format]}
+
+
+def file_extension(format: str, options: Options) -> str:
+    """With its dot, and the compression's own behind it: `.csv.gz`."""
+    return FORMATS[format].extension + COMPRESSION_EXTENSIONS[_compression(format, options)]
+
+
+def content_type(format: str, options: Options) -> str:
+    """What the finished file is: a compressed one is an archive, not text."""
+    return COMPRESSION_TYPES.get(_compression(format, options), FORMATS[format].content_type)
+
+
+def _compression(format: str, options: Options) -> str:
+    return options.compression if "compression" in APPLIES[format] else "none"
+
+
+def _check_bool(value: object) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[object], str | None]:
+    shown = ", ".join(_shown(choice) for choice in choices)
+
+    def check(value: object) -> str | None:
+        return None if isinstance(value, str) and value in choices else f"must be one of: {shown}"
+
+    return check
+
+
+def _shown(choice: str) -> str:
+    return "tab" if choice == "\t" else choice if choice.isalpha() else f'"{choice}"'
+
+
+def _check_timezone(value: object) -> str | None:
+    problem = "must be a time zone's name, such as Europe/Berlin"
+    if not isinstance(value, str) or not value:
+        return problem
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return problem
+    return None
+
+
+CHECKS: Mapping[str, Callable[[object], str | None]] = {
+    "bom": _check_bool,
+    "csv_text": _one_of(CSV_TEXTS),
+    "delimiter": _one_of(DELIMITERS),
+    "compression": _one_of(COMPRESSIONS),
+    "timezone": _check_timezone,
+}

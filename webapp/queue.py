@@ -1,0 +1,74 @@
+"""Job names and `enqueue`: all that the web side knows of arq.
+
+A job is a wake-up: the truth about what is queued, running or owed is in the database, and the sweep makes good
+what Redis forgot.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from arq.connections import ArqRedis
+from redis.asyncio import BlockingConnectionPool
+from redis.exceptions import RedisError
+
+from webapp.domain.exports import Export
+
+QUEUE_ERRORS: tuple[type[Exception], ...] = (RedisError, OSError, TimeoutError)
+RUN_EXPORT = "run_export"
+SOCKET_TIMEOUT = 5.0
+WAKE_CHANNEL = "exportdesk:wake:{queue}"
+
+
+class QueueName(StrEnum):
+    EXPORTS = "exportdesk:exports"
+    CALLBACKS = "exportdesk:callbacks"
+
+
+def serialize(value: dict[str, Any]) -> bytes:
+    return msgspec.msgpack.encode(value)
+
+
+def deserialize(data: bytes) -> dict[str, Any]:
+    return msgspec.msgpack.decode(data)
+
+
+def connect(url: str, *, max_connections: int = 50) -> ArqRedis:
+    """A client that connects on first use, with short time-outs: a request must not hang because Redis does."""
+    pool = BlockingConnectionPool.from_url(
+        url, max_connections=max_connections, timeout=2, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=2
+    )
+    return ArqRedis(
+        pool_or_conn=pool,
+        job_serializer=serialize,
+        job_deserializer=deserialize,
+        default_queue_name=QueueName.EXPORTS,
+    )
+
+
+def job_id(export: Export, salt: str = "") -> str:
+    """One id per attempt to come, so that queueing the same attempt twice is one job."""
+    return f"export:{export.id}:{export.attempt + 1}" + (f":{salt}" if salt else "")
+
+
+async def enqueue_export(
+    redis: ArqRedis, export: Export, *, not_before: datetime | None = None, salt: str = ""
+) -> None:
+    """Wakes a worker for this export, now or at its retry time. May raise QUEUE_ERRORS; the sweep makes good."""
+    await redis.enqueue_job(
+        RUN_EXPORT,
+        export.id,
+        _job_id=job_id(export, salt),
+        _queue_name=QueueName.EXPORTS,
+        _defer_until=not_before,
+    )
+    if not_before is None:
+        await wake(redis, QueueName.EXPORTS)
+
+
+async def wake(redis: ArqRedis, queue: QueueName) -> None:
+    """Tells idle workers to look now, so that they need not poll often."""
+    await redis.publish(WAKE_CHANNEL.format(queue=queue), b"1")

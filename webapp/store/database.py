@@ -1,0 +1,146 @@
+"""The database behind `databases`: warm SQLite connections, safe transactions, one clock for status changes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import aiosqlite
+import asyncpg
+from databases import Database, DatabaseURL
+from databases.backends.sqlite import SQLitePool
+from sqlalchemy import Table, text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from webapp.store.types import from_milliseconds
+
+BUSY_SECONDS = 5.0
+WARM_CONNECTIONS = 8
+POSTGRES_POOL = (1, 8)
+
+PRAGMAS = (
+    f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}",
+    "PRAGMA foreign_keys = on",
+    "PRAGMA synchronous = normal",
+    "PRAGMA temp_store = memory",
+    "PRAGMA cache_size = -8000",
+)
+
+DATABASE_ERRORS: tuple[type[Exception], ...] = (
+    sqlite3.OperationalError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+    ConnectionError,
+)
+"""What a busy, stopped or unreachable database raises; the same request may succeed a little later."""
+
+
+class WarmSQLite(sqlite3.Connection):
+    """A SQLite connection with our pragmas, whose transactions take the write lock when they begin.
+
+    `databases` begins with a deferred BEGIN, under which two read-then-write transactions fail at once with
+    "database is locked" whatever the busy timeout says.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for pragma in PRAGMAS:
+            super().execute(pragma)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        return super().execute("BEGIN IMMEDIATE" if sql == "BEGIN" else sql, parameters)
+
+
+class WarmPool(SQLitePool):
+    """Keeps connections open between uses: opening one costs a thread and 1.2 ms, a statement a third of that."""
+
+    def __init__(self, url: DatabaseURL) -> None:
+        super().__init__(url, factory=WarmSQLite)
+        self._idle: list[aiosqlite.Connection] = []
+        self._places = asyncio.Semaphore(WARM_CONNECTIONS)
+
+    async def acquire(self) -> aiosqlite.Connection:
+        await self._places.acquire()
+        try:
+            return self._idle.pop() if self._idle else await super().acquire()
+        except BaseException:
+            self._places.release()
+            raise
+
+    async def release(self, connection: aiosqlite.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                await connection.rollback()
+            self._idle.append(connection)
+        except BaseException:
+            await super().release(connection)
+            raise
+        finally:
+            self._places.release()
+
+    async def close(self) -> None:
+        while self._idle:
+            await super().release(self._idle.pop())
+
+
+class Store:
+    """One database. Work inside `connection()` or `transaction()`: both hold one connection for the current task."""
+
+    def __init__(self, url: str) -> None:
+        self.is_sqlite = url.startswith("sqlite")
+        self.url = url
+        if self.is_sqlite:
+            self.database = Database(url)
+            self._pool = WarmPool(self.database.url)
+            self.database._backend._pool = self._pool  # type: ignore[attr-defined]
+        else:
+            low, high = POSTGRES_POOL
+            self.database = Database(
+                url, min_size=low, max_size=high, command_timeout=30, timeout=5,
+                server_settings={"application_name": "exportdesk"},
+            )  # fmt: skip
+            self._pool = None
+        self._writing = asyncio.Lock()
+
+    async def open(self) -> None:
+        await self.database.connect()
+        if self.is_sqlite:
+            async with self.database.connection() as connection:
+                await connection.execute("PRAGMA journal_mode = wal")
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+        await self.database.disconnect()
+
+    def connection(self) -> Any:
+        return self.database.connection()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Database]:
+        """All or nothing. On SQLite writers of one process queue here instead of polling for the file's lock."""
+        if not self.is_sqlite:
+            async with self.database.transaction():
+                yield self.database
+            return
+        async with self._writing, self.database.transaction():
+            yield self.database
+
+    async def now(self) -> datetime:
+        """The database's clock, so that hosts whose clocks differ agree on what is late. Millisecond precision."""
+        if self.is_sqlite:
+            now = datetime.now(UTC)
+            return now.replace(microsecond=now.microsecond // 1000 * 1000)
+        value = await self.database.fetch_val(text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"))
+        return from_milliseconds(value)
+
+    def insert_new(self, table: Table) -> Any:
+        """An INSERT that does nothing where a unique constraint already holds; RETURNING tells which it was."""
+        dialect = sqlite if self.is_sqlite else postgresql
+        return dialect.insert(table).on_conflict_do_nothing()

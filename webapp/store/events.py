@@ -1,0 +1,80 @@
+"""Rows of `events`: written in the transaction of the change they report, read by every channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select
+
+from webapp.domain.events import Event, event_type, snapshot
+from webapp.domain.exports import Export
+from webapp.domain.ids import new_id
+from webapp.store.database import Store
+from webapp.store.tables import events
+
+
+def from_row(row: Mapping[str, Any]) -> Event:
+    return Event(
+        id=row["id"],
+        seq=row["seq"],
+        type=row["type"],
+        export_id=row["export_id"],
+        owner=row["owner"],
+        version=row["version"],
+        timestamp=row["timestamp"],
+        data=row["data"],
+    )
+
+
+async def record(store: Store, export: Export, *, at: datetime, base_url: str) -> None:
+    """The event of the export's latest change. One per version: a unique constraint holds it."""
+    query = insert(events).values(
+        id=new_id("evt"),
+        type=event_type(export),
+        export_id=export.id,
+        owner=export.owner,
+        version=export.version,
+        timestamp=at,
+        data=snapshot(export, base_url=base_url),
+    )
+    await store.database.execute(query)
+
+
+async def get(store: Store, event_id: str) -> Event | None:
+    row = await store.database.fetch_one(select(events).where(events.c.id == event_id))
+    return from_row(row) if row else None  # type: ignore[arg-type]
+
+
+async def latest_seq(store: Store, owner: str | None = None) -> int:
+    """The newest event's number, 0 when there is none: the cursor of a page that was rendered now."""
+    query = select(func.max(events.c.seq))
+    if owner is not None:
+        query = query.where(events.c.owner == owner)
+    return int(await store.database.fetch_val(query) or 0)
+
+
+async def oldest_seq(store: Store) -> int:
+    return int(await store.database.fetch_val(select(func.min(events.c.seq))) or 0)
+
+
+async def page(
+    store: Store, *, owner: str | None = None, export_id: str | None = None, after: int = 0, limit: int = 100
+) -> Sequence[Event]:
+    """Oldest first, with a number greater than `after`."""
+    query = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
+    if owner is not None:
+        query = query.where(events.c.owner == owner)
+    if export_id is not None:
+        query = query.where(events.c.export_id == export_id)
+    return [from_row(row) for row in await store.database.fetch_all(query)]  # type: ignore[arg-type]
+
+
+async def purge(store: Store, *, before: datetime, limit: int) -> int:
+    """Deletes the oldest events, a batch at a time; gives back how many."""
+    oldest = select(events.c.seq).where(events.c.timestamp < before).order_by(events.c.seq).limit(limit)
+    rows = await store.database.fetch_all(
+        delete(events).where(events.c.seq.in_(oldest.scalar_subquery())).returning(events.c.seq)
+    )
+    return len(rows)

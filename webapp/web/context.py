@@ -1,0 +1,42 @@
+"""What handlers ask of a request: the resources, the viewer, and ids from its path."""
+
+from __future__ import annotations
+
+from starlette.requests import HTTPConnection
+
+from webapp.domain.access import NotFound, Viewer
+from webapp.domain.ids import is_id
+from webapp.live.hub import Hub
+from webapp.resources import Resources
+
+
+class SignInNeeded(Exception):
+    """Nobody is signed in: a page answers with the sign-in form, everything else with 401."""
+
+
+def resources(connection: HTTPConnection) -> Resources:
+    return connection.app.state.resources
+
+
+def hub(connection: HTTPConnection) -> Hub:
+    return connection.app.state.hub
+
+
+def viewer(connection: HTTPConnection) -> Viewer:
+    """The person behind the request. Raises SignInNeeded."""
+    found = connection.scope.get("viewer")
+    if found is None:
+        raise SignInNeeded
+    return found
+
+
+def viewer_or_none(connection: HTTPConnection) -> Viewer | None:
+    return connection.scope.get("viewer")
+
+
+def export_id(connection: HTTPConnection) -> str:
+    """Raises NotFound for what cannot be an id."""
+    text = connection.path_params["export_id"]
+    if not is_id(text, "exp"):
+        raise NotFound
+    return text

@@ -1,0 +1,161 @@
+"""The child process of one attempt: source → writer → file. Run as `python -m worker.child` by the supervisor.
+
+It starts before there is work (a warm spare), reads one assignment from its standard input and ends with it. When its
+standard input closes, the supervisor is gone and it ends at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+from webapp.datasets.sources import Cancelled, RowReader, open_rows
+from webapp.domain import limits
+from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.exports import Phase
+from webapp.domain.formats import parse_options
+from worker.formats import writer_for
+from worker.formats.writer import Context
+from worker.messages import CANCEL, Assignment, Failed, Finished, Message, Progressed, decode_assignment, encode
+from worker.sink import Sink
+
+PR_SET_PDEATHSIG = 1
+MIB = 1024 * 1024
+
+
+class Attempt:
+    """One attempt and how far it is."""
+
+    def __init__(self, assignment: Assignment, pipe: int) -> None:
+        self.assignment = assignment
+        self.cancelled = threading.Event()
+        self._pipe = pipe
+        self._reader: RowReader | None = None
+        self._sink: Sink | None = None
+        self._rows = 0
+        self._total: int | None = None
+        self._told = 0.0
+
+    def cancel(self) -> None:
+        """From the control thread: stops the query in the source."""
+        self.cancelled.set()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def run(self) -> None:
+        """Says how it ended, whatever happens. A failed or cancelled attempt leaves no file."""
+        try:
+            self._send(self._write_file())
+        except Cancelled:
+            self._abort()
+        except AttemptFailed as failure:
+            self._abort()
+            self._send(Failed(failure.code.value, failure.details))
+        except MemoryError:
+            self._abort()
+            self._send(Failed(ErrorCode.OUT_OF_MEMORY.value, {"limit": f"{self.assignment.memory_mib} MiB"}))
+        except Exception:
+            self._abort()
+            traceback.print_exc()
+            self._send(Failed(ErrorCode.INTERNAL.value, {}))
+
+    def _write_file(self) -> Finished:
+        order = self.assignment
+        self._tell(Phase.COUNTING)
+        with open_rows(order.url, order.sql, order.params) as reader:
+            self._reader = reader
+            self._total = reader.count(limits.COUNT_SECONDS)
+            self._check_rows(self._total or 0)
+            options = parse_options(order.options, order.format)
+            self._sink = sink = Sink(Path(order.path), compression=options.compression, max_bytes=order.max_bytes)
+            writer = writer_for(order.format)
+            writer.open(reader.columns, options, sink, Context(order.dataset, order.title, order.shown_params))
+            for batch in reader.batches():
+                if self.cancelled.is_set():
+                    raise Cancelled
+                writer.write(batch)
+                self._rows += len(batch)
+                self._check_rows(self._rows)
+                self._tell(Phase.READING)
+            self._tell(Phase.WRITING, now=True)
+            warnings = [(w.code, w.message, w.count) for w in (*writer.close(), *reader.warnings())]
+            result = sink.close()
+        return Finished(self._rows, result.size, result.sha256, warnings)
+
+    def _check_rows(self, rows: int) -> None:
+        limit = self.assignment.row_limit
+        if limit is not None and rows > limit:
+            raise AttemptFailed(ErrorCode.TOO_MANY_ROWS, limit=f"{limit:,}")
+
+    def _tell(self, phase: Phase, *, now: bool = False) -> None:
+        """At most four times a second."""
+        moment = time.monotonic()
+        if now or moment - self._told >= limits.PROGRESS_PUBLISHED_EVERY:
+            self._told = moment
+            written = self._sink.size if self._sink else 0
+            self._send(Progressed(phase.value, self._rows, self._total, written))
+
+    def _send(self, message: Message) -> None:
+        os.write(self._pipe, encode(message))
+
+    def _abort(self) -> None:
+        if self._sink is not None:
+            self._sink.abort()
+
+
+def limit_memory(mib: int) -> None:
+    """An allocation beyond this raises MemoryError in the child instead of pulling the machine down."""
+    if sys.platform != "linux":
+        return
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + mib * MIB
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def die_with_parent() -> None:
+    """The end of standard input tells it too, but a thread hears that only when the GIL is free."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def listen(attempt: Attempt) -> None:
+    """The control thread: `cancel` stops the query, the end of the input ends the process."""
+    for line in sys.stdin.buffer:
+        if line == CANCEL:
+            attempt.cancel()
+    os._exit(1)
+
+
+def private_pipe() -> int:
+    """The pipe to the supervisor, moved off standard output so that nothing printed can get into it."""
+    pipe = os.dup(1)
+    os.dup2(2, 1)
+    return pipe
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+    pipe = private_pipe()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    assignment = decode_assignment(line)
+    attempt = Attempt(assignment, pipe)
+    threading.Thread(target=listen, args=(attempt,), daemon=True).start()
+    limit_memory(assignment.memory_mib)
+    with contextlib.suppress(BrokenPipeError):
+        attempt.run()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

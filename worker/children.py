@@ -1,0 +1,111 @@
+"""Child processes: how they are started, spoken to and ended, and one that is kept warm."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator
+
+from worker.messages import CANCEL, Assignment, Message, decode_message, encode
+
+log = logging.getLogger("worker.child")
+
+LINE_BYTES = 1024 * 1024
+STOP_SECONDS = 2.0
+COMMAND = (sys.executable, "-m", "worker.child")
+
+
+class Child:
+    """One process. It belongs to one attempt once it has been given its assignment."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.export_id = "spare"
+        self._logging = asyncio.create_task(self._log_errors())
+
+    @classmethod
+    async def start(cls) -> Child:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        return cls(process)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.returncode is None
+
+    async def assign(self, assignment: Assignment) -> None:
+        self.export_id = assignment.export_id
+        assert self.process.stdin is not None
+        self.process.stdin.write(encode(assignment))
+        await self.process.stdin.drain()
+
+    async def receive(self) -> Message | None:
+        """The next message, or None when the child has ended."""
+        assert self.process.stdout is not None
+        line = await self.process.stdout.readline()
+        return decode_message(line) if line.endswith(b"\n") else None
+
+    async def stop(self) -> None:
+        """Cancels the query first, so that the source stops working too, then ends the process."""
+        if self.is_alive and self.process.stdin is not None:
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                self.process.stdin.write(CANCEL)
+                await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
+        await self.end()
+
+    async def end(self) -> int:
+        """Ends the process if it has not ended by itself; gives back its return code."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+        code = await self.process.wait()
+        await self._logging
+        return code
+
+    async def _log_errors(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            log.error("%s: %s", self.export_id, line.decode(errors="replace").rstrip())
+
+
+class Children:
+    """Hands out children; the next one is started in advance, so that a small export need not wait for imports."""
+
+    def __init__(self) -> None:
+        self._spare: asyncio.Task[Child] | None = None
+
+    def warm(self) -> None:
+        if self._spare is None:
+            self._spare = asyncio.create_task(Child.start())
+
+    @contextlib.asynccontextmanager
+    async def child(self) -> AsyncIterator[Child]:
+        """A child for one attempt; it has ended when the block is left, however it is left."""
+        child = await self._take()
+        try:
+            yield child
+        finally:
+            await asyncio.shield(child.end())
+
+    async def _take(self) -> Child:
+        spare, self._spare = self._spare, None
+        child = await spare if spare is not None else await Child.start()
+        if not child.is_alive:
+            await child.end()
+            child = await Child.start()
+        self.warm()
+        return child
+
+    async def close(self) -> None:
+        if self._spare is not None:
+            child = await self._spare
+            await child.end()

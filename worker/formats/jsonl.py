@@ -1,0 +1,122 @@
+"""JSON Lines: one object a row, UTF-8, a line feed after each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from webapp.datasets.columns import Column, Kind, Row
+from webapp.domain.exports import FormatWarning
+from webapp.domain.formats import Options
+from worker.formats.cells import has_surrogates, is_switch, plain_text, without_surrogates
+from worker.formats.writer import ByteSink, Metadata, Tally
+
+AS_THEY_ARE = frozenset({str, int, bytes, bool, type(None)})
+"""Types that the encoder writes as the format wants them: exact digits, base64."""
+
+MACHINE_INTEGERS = range(-(2**63), 2**64)
+
+
+class JsonLinesWriter:
+    def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
+        self._sink = sink
+        self._tally = Tally()
+        self._names = [without_surrogates(column.name) for column in columns]
+        self._kinds = [column.kind for column in columns]
+        self._encode_lines = msgspec.json.Encoder().encode_lines
+
+    def write(self, batch: list[Row]) -> None:
+        if not batch:
+            return
+        columns = [
+            self._column(values, kind) for values, kind in zip(zip(*batch, strict=True), self._kinds, strict=True)
+        ]
+        self._sink.write(self._encoded(columns))
+
+    def close(self) -> tuple[FormatWarning, ...]:
+        return self._tally.warnings()
+
+    def abort(self) -> None:
+        """Holds nothing."""
+
+    def _encoded(self, columns: list[Sequence[Any]]) -> bytes:
+        try:
+            return self._encode_lines(self._objects(columns))
+        except UnicodeEncodeError:
+            return self._encode_lines(self._objects([self._valid(values) for values in columns]))
+
+    def _objects(self, columns: list[Sequence[Any]]) -> list[dict[str, Any]]:
+        names = self._names
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _valid(self, values: Sequence[Any]) -> Sequence[Any]:
+        bad = sum(has_surrogates((value,)) for value in values)
+        self._tally.add("INVALID_TEXT", bad)
+        return [without_surrogates(value) if isinstance(value, str) else value for value in values] if bad else values
+
+    def _column(self, values: Sequence[Any], kind: Kind) -> Sequence[Any]:
+        if kind is Kind.BOOLEAN:
+            values = [bool(value) if type(value) is int and is_switch(value) else value for value in values]
+        elif kind is Kind.JSON:
+            values = [_embedded(value) if type(value) is str else value for value in values]
+        types = set(map(type, values))
+        if types <= AS_THEY_ARE and (int not in types or self._fits(values)):
+            return values
+        if types == {float} and all(map(math.isfinite, values)):
+            return values
+        return [self._cell(value) for value in values]
+
+    @staticmethod
+    def _fits(values: Sequence[Any]) -> bool:
+        """SQLite's integers always do; those of a Python source need not."""
+        return all(value in MACHINE_INTEGERS for value in values if type(value) is int)
+
+    def _cell(self, value: Any) -> Any:
+        kind = value.__class__
+        if kind in CONVERSIONS:
+            converted = CONVERSIONS[kind](value)
+            self._tally.add("NOT_FINITE", converted is None)
+            return converted
+        return value if kind in AS_THEY_ARE or kind is msgspec.Raw else plain_text(value)
+
+
+def _embedded(text: str) -> msgspec.Raw | str:
+    """The JSON itself, digit for digit, on one line; text that is not JSON stays a string."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+    return msgspec.Raw(text.replace("\n", " ").replace("\r", " ").encode())  # outside strings these are mere space
+
+
+def _float(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _integer(value: int) -> Any:
+    return value if value in MACHINE_INTEGERS else msgspec.Raw(str(value).encode())
+
+
+def _decimal(value: Decimal) -> Any:
+    """A number when a reader that knows only floats gets the same value, else a string."""
+    if not value.is_finite():
+        return None
+    digits = format(value, "f")
+    return msgspec.Raw(digits.encode()) if Decimal(repr(float(value))) == value else digits
+
+
+def _nested(value: Any) -> Any:
+    return _embedded(plain_text(value))
+
+
+CONVERSIONS: dict[type, Callable[[Any], Any]] = {
+    float: _float,
+    int: _integer,
+    Decimal: _decimal,
+    dict: _nested,
+    list: _nested,
+}

@@ -1,0 +1,157 @@
+"""XLSX as a stream: sheets are built a column at a time and deflated beside, in flat memory however many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from webapp.datasets.columns import Column, Row
+from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.exports import FormatWarning
+from webapp.domain.formats import Options
+from worker.formats import xlsx_parts as parts
+from worker.formats.cells import plain_text
+from worker.formats.lane import Lane
+from worker.formats.writer import ByteSink, Metadata, Tally
+from worker.formats.xlsx_cells import ColumnCells, inline_text
+from worker.formats.xlsx_text import CELL_UNITS, utf16_cut, xml_text
+from worker.formats.zipstream import ENTRY_LIMIT, ZipStream
+
+SHEET_ROWS = 1_048_575
+"""Data rows a sheet holds below its header."""
+
+SHEET_COLUMNS = 16_384
+ROWS_AT_ONCE = 500
+WIDTH_ROWS = 100
+LEAST_WIDTH, MOST_WIDTH = 8, 60
+
+
+class XlsxWriter:
+    def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
+        if len(columns) > SHEET_COLUMNS:
+            raise AttemptFailed(ErrorCode.FORMAT_LIMIT, detail=f"XLSX holds {SHEET_COLUMNS} columns at most")
+        self._names = [column.name for column in columns]
+        self._zone = options.timezone
+        self._context = context
+        self._tally = Tally()
+        zone = ZoneInfo(options.timezone)
+        self._columns = [
+            ColumnCells(letters(number), column.kind, zone, self._tally) for number, column in enumerate(columns, 1)
+        ]
+        self._rows = self._sheets = self._sheet_rows = self._sheet_bytes = 0
+        self._widths: list[int] = []
+        self._zip = ZipStream(sink, at=context.created_at)
+        self._zip.add("_rels/.rels", parts.ROOT_RELATIONS.encode())
+        self._zip.add("xl/styles.xml", parts.STYLES.encode())
+        self._lane = Lane(self._zip.write)
+
+    def write(self, batch: list[Row]) -> None:
+        while batch:
+            self._ready_sheet(batch)
+            taken = min(len(batch), ROWS_AT_ONCE, SHEET_ROWS - self._sheet_rows)
+            self._write_rows(batch[:taken])
+            batch = batch[taken:]
+
+    def close(self) -> tuple[FormatWarning, ...]:
+        if not self._sheets:
+            self._ready_sheet([])
+        self._finish_sheet()
+        self._lane.close()
+        names = [parts.sheet_name(self._context.title, number) for number in range(1, self._sheets + 1)]
+        for name, text in (
+            ("xl/workbook.xml", parts.workbook(names)),
+            ("xl/_rels/workbook.xml.rels", parts.workbook_relations(self._sheets)),
+            ("docProps/core.xml", parts.core_properties(self._context)),
+            ("docProps/app.xml", parts.APP),
+            ("docProps/custom.xml", parts.custom_properties(self._context, self._rows)),
+            ("[Content_Types].xml", parts.content_types(self._sheets)),
+        ):
+            self._zip.add(name, text.encode())
+        self._zip.close()
+        return self._tally.warnings()
+
+    def abort(self) -> None:
+        self._lane.close()
+
+    def _ready_sheet(self, batch: list[Row]) -> None:
+        """A sheet with room for a row; the first one is laid out by what the first batch holds."""
+        if self._sheets and self._sheet_rows < SHEET_ROWS and self._sheet_bytes < ENTRY_LIMIT:
+            return
+        if self._sheets:
+            self._finish_sheet()
+        else:
+            self._lay_out(batch)
+        self._sheets += 1
+        self._sheet_rows = self._sheet_bytes = 0
+        self._zip.start(f"xl/worksheets/sheet{self._sheets}.xml")
+        self._put(self._head())
+
+    def _lay_out(self, batch: list[Row]) -> None:
+        values: list[tuple[Any, ...]] = [*zip(*batch, strict=True)] if batch else [() for _ in self._names]
+        for column, cells in zip(self._columns, values, strict=True):
+            column.look(cells)
+        self._widths = [
+            width([name, *map(plain_text, (cell for cell in cells[:WIDTH_ROWS] if cell is not None))])
+            for name, cells in zip(self._header(), values, strict=True)
+        ]
+
+    def _header(self) -> list[str]:
+        """Zoned timestamps are told as wall clocks, so their header says where the clock hangs."""
+        return [
+            f"{name} ({self._zone})" if column.zoned else name
+            for name, column in zip(self._names, self._columns, strict=True)
+        ]
+
+    def _head(self) -> str:
+        selected = ' tabSelected="1"' if self._sheets == 1 else ""
+        cols = "".join(
+            f'<col min="{number}" max="{number}" width="{wide}" customWidth="1"/>'
+            for number, wide in enumerate(self._widths, 1)
+        )
+        names = (inline_text(utf16_cut(xml_text(name), CELL_UNITS)) for name in self._header())
+        cells = "".join(
+            f'<c r="{letters(number)}1" s="{parts.STYLE_HEADER}{body}' for number, body in enumerate(names, 1)
+        )
+        return (
+            f'{parts.HEAD}<worksheet xmlns="{parts.MAIN}"><sheetViews><sheetView{selected} workbookViewId="0">'
+            '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>'
+            f'<sheetFormatPr defaultRowHeight="15"/><cols>{cols}</cols><sheetData><row r="1">{cells}</row>'
+        )
+
+    def _write_rows(self, batch: list[Row]) -> None:
+        first = self._sheet_rows + 2
+        numbers = [*map(str, range(first, first + len(batch)))]
+        columns = [
+            column.cells(values, numbers)
+            for column, values in zip(self._columns, zip(*batch, strict=True), strict=True)
+        ]
+        starts = [f'<row r="{number}">' for number in numbers]
+        self._put("</row>".join(map("".join, zip(starts, *columns, strict=True))) + "</row>")
+        self._sheet_rows += len(batch)
+        self._rows += len(batch)
+
+    def _finish_sheet(self) -> None:
+        self._put(f'</sheetData><autoFilter ref="A1:{letters(len(self._names))}{self._sheet_rows + 1}"/></worksheet>')
+        self._lane.drain()
+        self._zip.finish()
+
+    def _put(self, text: str) -> None:
+        data = text.encode()
+        self._sheet_bytes += len(data)
+        self._lane.put(data)
+
+
+def letters(number: int) -> str:
+    """A column's name: 1 is A, 27 is AA."""
+    name = ""
+    while number:
+        number, rest = divmod(number - 1, 26)
+        name = chr(65 + rest) + name
+    return name
+
+
+def width(texts: Sequence[str]) -> int:
+    """In characters: the longest line of the first rows, within reason."""
+    longest = max((len(line) for text in texts for line in text[:1000].splitlines()), default=0)
+    return min(max(longest + 2, LEAST_WIDTH), MOST_WIDTH)

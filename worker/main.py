@@ -1,0 +1,164 @@
+"""arq's worker classes, `exports` and `callbacks`: run until a signal, start again when Redis was away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from arq import cron, func
+from arq.worker import Worker
+
+from webapp import bus, queue
+from webapp.domain import limits
+from webapp.queue import QueueName
+from webapp.resources import Resources, broker_url, open_resources
+from webapp.settings import Settings
+from worker import jobs
+from worker.children import Children
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+HEALTH_SECONDS = 2.0
+RESTART_SECONDS = (0.5, 5.0)
+FOR_EVER = 1_000_000
+"""Tries that arq may take: how often an export is tried is decided by its status machine, not by the queue."""
+
+
+class WakefulWorker(Worker):
+    """Looks into its queue when it is told to, and once a second besides: quick, and quiet when idle."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            handle_signals=False,
+            poll_delay=POLL_SECONDS,
+            health_check_interval=HEALTH_SECONDS,
+            keep_result=0,
+            max_tries=FOR_EVER,
+            job_serializer=queue.serialize,
+            job_deserializer=queue.deserialize,
+            log_results=False,
+            **options,
+        )
+        self._polling = asyncio.Lock()
+
+    async def _poll_iteration(self) -> None:
+        async with self._polling:
+            await super()._poll_iteration()
+
+    async def listen(self) -> None:
+        """Ends with an error when Redis goes; the poll does too, and both are started again together."""
+        async with bus.listen(self.pool, queue.WAKE_CHANNEL.format(queue=self.queue_name)) as channel:
+            while True:
+                if await channel.get_message(timeout=queue.SOCKET_TIMEOUT / 2):
+                    await self._poll_iteration()
+
+    async def run_until_lost(self) -> None:
+        """Until Redis is lost or the task is cancelled. Jobs that are running then are left running."""
+        running = [asyncio.create_task(self.async_run()), asyncio.create_task(self.listen())]
+        try:
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (*running, *filter(None, [self.main_task])):
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    @property
+    def has_running_jobs(self) -> bool:
+        return any(not task.done() for task in self.tasks.values())
+
+    async def cancel_jobs(self) -> None:
+        """Hands running exports back; each job does so when it is cancelled."""
+        for task in self.tasks.values():
+            task.cancel()
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+
+
+def export_worker(resources: Resources, children: Children, redis: Any) -> WakefulWorker:
+    settings = resources.settings
+    longest = max(
+        [settings.execution_limit, *filter(None, (d.execution_limit for d in resources.catalog.datasets.values()))]
+    )
+    timeout = longest.total_seconds() + 4 * limits.EXECUTION_GRACE
+    return WakefulWorker(
+        functions=[func(jobs.run_export, name=queue.RUN_EXPORT, timeout=timeout, keep_result=0)],
+        queue_name=QueueName.EXPORTS,
+        redis_pool=redis,
+        max_jobs=settings.worker_slots,
+        ctx={"resources": resources, "children": children},
+    )
+
+
+def callback_worker(resources: Resources, children: Children, redis: Any) -> WakefulWorker:
+    seconds = set(range(0, 60, limits.SWEEP_EVERY))
+    return WakefulWorker(
+        cron_jobs=[cron(jobs.sweep, name="sweep", second=seconds, run_at_startup=True, timeout=60)],
+        queue_name=QueueName.CALLBACKS,
+        redis_pool=redis,
+        max_jobs=10,
+        ctx={"resources": resources, "children": children},
+    )
+
+
+WORKERS = {"exports": export_worker, "callbacks": callback_worker}
+
+
+async def run_workers(settings: Settings, names: Sequence[str]) -> None:
+    """Runs the named worker classes until SIGTERM or SIGINT, then hands running exports back."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stopping.set)
+    async with open_resources(settings) as resources, _children(warm="exports" in names) as children:
+        tasks = [asyncio.create_task(_keep_running(name, resources, children)) for name in names]
+        stop = asyncio.create_task(stopping.wait())
+        done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
+        for task in (*tasks, stop):
+            task.cancel()
+        await asyncio.gather(*tasks, stop, return_exceptions=True)
+        for task in done - {stop}:
+            task.result()
+
+
+@contextlib.asynccontextmanager
+async def _children(*, warm: bool) -> AsyncIterator[Children]:
+    children = Children()
+    if warm:
+        children.warm()
+    try:
+        yield children
+    finally:
+        await children.close()
+
+
+async def _keep_running(name: str, resources: Resources, children: Children) -> None:
+    """arq's worker ends when Redis drops, so a new one is started, less and less eagerly."""
+    wait, longest = RESTART_SECONDS
+    lost: list[WakefulWorker] = []
+    try:
+        while True:
+            redis = queue.connect(broker_url(resources.settings))
+            worker = WORKERS[name](resources, children, redis)
+            lost.append(worker)
+            try:
+                await redis.ping()
+                log.info("the %s worker is ready", name)
+                wait = RESTART_SECONDS[0]
+                await worker.run_until_lost()
+            except queue.QUEUE_ERRORS as error:
+                log.warning("%s worker: no broker (%s); next try in %.1f s", name, type(error).__name__, wait)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, longest)
+            lost = [worker for worker in lost if worker.has_running_jobs]
+    finally:
+        for worker in lost:
+            await worker.cancel_jobs()
+            with contextlib.suppress(*queue.QUEUE_ERRORS):
+                await worker.pool.delete(worker.health_check_key)
+                await worker.pool.aclose(close_connection_pool=True)

@@ -1,0 +1,181 @@
+"""Supervises one attempt: gives a child its assignment, stores its progress, enforces the limits, keeps its file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from webapp.actions import attempts
+from webapp.actions.sweep import in_words
+from webapp.datasets.catalog import Dataset
+from webapp.datasets.parameters import bind_values
+from webapp.domain import limits
+from webapp.domain.errors import AttemptFailed, ErrorCode, ExportError, export_error
+from webapp.domain.exports import Export, ExportFile, FormatWarning, Phase
+from webapp.domain.formats import content_type, file_extension, file_name, parse_options
+from webapp.resources import Resources
+from webapp.store.exports import Progress
+from worker.children import Child, Children
+from worker.messages import Assignment, Failed, Finished, Message, Progressed
+
+log = logging.getLogger(__name__)
+
+
+class Superseded(Exception):
+    """The attempt was cancelled or given up while it ran: nothing more may be written for it."""
+
+
+class OverTime(Exception):
+    """The attempt ran into its execution limit."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What the supervisor knows of the attempt it watches."""
+
+    export: Export
+    dataset: Dataset
+    temporary: Path
+    limit: timedelta
+    progress: Progress = field(default_factory=lambda: Progress(Phase.COUNTING, 0, None, 0))
+
+
+async def run_attempt(resources: Resources, children: Children, export: Export) -> None:
+    """From the claim to the end of the attempt, whichever end that is. Leaves no process and no temporary file."""
+    dataset = resources.catalog.datasets.get(export.dataset)
+    if dataset is None:
+        detail = f"there is no dataset named {export.dataset} any more"
+        await attempts.fail(resources, export, export_error(ErrorCode.QUERY_ERROR, detail=detail))
+        return
+    attempt = Attempt(
+        export,
+        dataset,
+        resources.storage.temporary(export.id, export.attempt),
+        dataset.execution_limit or resources.settings.execution_limit,
+    )
+    try:
+        await _supervise(resources, children, attempt)
+    except Superseded:
+        log.info("%s: attempt %d was cancelled or given up", export.id, export.attempt)
+    except asyncio.CancelledError:
+        log.info("%s: handed back, this worker is stopping", export.id)
+        await asyncio.shield(attempts.hand_back(resources, export))
+        raise
+    finally:
+        await resources.storage.delete_temporary(export.id, export.attempt)
+
+
+async def _supervise(resources: Resources, children: Children, attempt: Attempt) -> None:
+    async with children.child() as child:
+        try:
+            await child.assign(_assignment(resources, attempt))
+            outcome = await _watch(resources, child, attempt)
+        except OverTime:
+            await child.stop()
+            error = export_error(ErrorCode.TIMEOUT, limit=in_words(attempt.limit))
+            await attempts.time_out(resources, attempt.export, error)
+            return
+        except (Superseded, asyncio.CancelledError):
+            await child.stop()
+            raise
+        except ConnectionError:
+            outcome = None
+    match outcome:
+        case Finished():
+            await _keep(resources, attempt, outcome)
+        case Failed():
+            await attempts.fail(resources, attempt.export, _error(outcome))
+        case _:
+            await attempts.fail(resources, attempt.export, export_error(ErrorCode.WORKER_LOST))
+
+
+async def _watch(resources: Resources, child: Child, attempt: Attempt) -> Message | None:
+    """Until the child says how it ended, or ends without a word (None). Beats the heart once a second."""
+    ends_at = time.monotonic() + attempt.limit.total_seconds()
+    beat_at = 0.0
+    receiving = asyncio.create_task(child.receive())
+    try:
+        while True:
+            now = time.monotonic()
+            if now >= ends_at:
+                raise OverTime
+            if now >= beat_at:
+                beat_at = now + limits.HEARTBEAT_EVERY
+                await _beat(resources, attempt)
+            await asyncio.wait({receiving}, timeout=max(0.0, min(beat_at, ends_at) - now))
+            if receiving.done():
+                message = receiving.result()
+                if not isinstance(message, Progressed):
+                    return message
+                attempt.progress = _advance(attempt.progress, message)
+                receiving = asyncio.create_task(child.receive())
+    finally:
+        receiving.cancel()
+
+
+def _advance(before: Progress, message: Progressed) -> Progress:
+    """Rows and bytes only grow, whatever a child says."""
+    return Progress(
+        Phase(message.phase),
+        max(before.rows_done, message.rows_done),
+        message.rows_total if message.rows_total is not None else before.rows_total,
+        max(before.bytes, message.bytes),
+    )
+
+
+async def _beat(resources: Resources, attempt: Attempt) -> None:
+    if not await attempts.report_progress(resources, attempt.export, attempt.progress):
+        raise Superseded
+    await attempts.hint_progress(resources, attempt.export)
+
+
+async def _keep(resources: Resources, attempt: Attempt, finished: Finished) -> None:
+    """The file goes into its place first; it is only spoken of when the status change is committed."""
+    export = attempt.export
+    options = parse_options(export.options, export.format)
+    key = resources.storage.key(export.id, export.attempt, file_extension(export.format, options))
+    try:
+        await resources.storage.keep(attempt.temporary, key)
+    except AttemptFailed as failure:
+        await attempts.fail(resources, export, export_error(failure.code, **failure.details))
+        return
+    file = ExportFile(
+        key=key,
+        name=file_name(attempt.dataset.title, export.created_at, export.format, options),
+        size=finished.size,
+        rows=finished.rows,
+        sha256=finished.sha256,
+        content_type=content_type(export.format, options),
+        expires_at=export.created_at,
+    )
+    warnings = tuple(FormatWarning(*warning) for warning in finished.warnings)
+    if await attempts.finish(resources, export, file, warnings) is None:
+        await resources.storage.delete(key)
+
+
+def _assignment(resources: Resources, attempt: Attempt) -> Assignment:
+    export, dataset = attempt.export, attempt.dataset
+    return Assignment(
+        export_id=export.id,
+        attempt=export.attempt,
+        dataset=dataset.name,
+        title=dataset.title,
+        url=resources.catalog.source_of(dataset).url,
+        sql=dataset.sql,
+        params=bind_values(dataset, export.params),
+        shown_params=dict(export.params),
+        format=export.format,
+        options=dict(export.options),
+        path=str(attempt.temporary),
+        row_limit=dataset.row_limit,
+        max_bytes=dataset.max_bytes,
+        memory_mib=limits.ATTEMPT_MEMORY_MIB,
+    )
+
+
+def _error(failed: Failed) -> ExportError:
+    return export_error(ErrorCode(failed.code), **failed.details)
