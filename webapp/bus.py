@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from redis.asyncio import Redis
 
 CHANNEL = "exportdesk:hints"
 
@@ -23,14 +22,14 @@ class Hint(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(Hint)
 
 
-async def publish(redis: Redis[bytes], hint: Hint) -> None:
+async def publish(redis: Any, hint: Hint) -> None:
     await redis.publish(CHANNEL, msgspec.msgpack.encode(hint))
 
 
 @asynccontextmanager
-async def listen(redis: Redis[bytes], *channels: str) -> AsyncIterator[Any]:
-    """A subscription that is in force when the block is entered."""
-    pubsub = redis.pubsub(ignore_subscribe_messages=True)
+async def listen(redis: Any, *channels: str) -> AsyncGenerator[Any]:
+    """A subscription. Its first message says that it is in force; the same message again, that it was interrupted."""
+    pubsub = redis.pubsub()
     try:
         await pubsub.subscribe(*channels)
         yield pubsub
@@ -38,9 +37,13 @@ async def listen(redis: Redis[bytes], *channels: str) -> AsyncIterator[Any]:
         await pubsub.aclose()
 
 
-def decode(data: bytes) -> Hint | None:
+def is_confirmation(message: dict[str, Any]) -> bool:
+    return message["type"] == "subscribe"
+
+
+def decode(message: dict[str, Any]) -> Hint | None:
     """None for what is not a hint: other programs may share the Redis."""
     try:
-        return _decoder.decode(data)
-    except msgspec.MsgspecError:
+        return _decoder.decode(message["data"])
+    except (msgspec.MsgspecError, TypeError):
         return None

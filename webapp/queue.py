@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from arq.connections import ArqRedis
+from arq.constants import health_check_key_suffix
 from redis.asyncio import BlockingConnectionPool
 from redis.exceptions import RedisError
 
@@ -38,7 +39,8 @@ def deserialize(data: bytes) -> dict[str, Any]:
 
 def connect(url: str, *, max_connections: int = 50) -> ArqRedis:
     """A client that connects on first use, with short time-outs: a request must not hang because Redis does."""
-    pool = BlockingConnectionPool.from_url(
+    pools: Any = BlockingConnectionPool
+    pool = pools.from_url(
         url, max_connections=max_connections, timeout=2, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=2
     )
     return ArqRedis(
@@ -69,6 +71,15 @@ async def enqueue_export(
         await wake(redis, QueueName.EXPORTS)
 
 
-async def wake(redis: ArqRedis, queue: QueueName) -> None:
+async def wake(redis: Any, queue: QueueName) -> None:
     """Tells idle workers to look now, so that they need not poll often."""
     await redis.publish(WAKE_CHANNEL.format(queue=queue), b"1")
+
+
+async def ping(redis: Any) -> None:
+    await redis.execute_command("PING")
+
+
+async def worker_is_alive(redis: ArqRedis, queue: QueueName) -> bool:
+    """Workers renew this key every few seconds, and it runs out when they stop."""
+    return bool(await redis.exists(queue + health_check_key_suffix))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ def open_catalog(settings: Settings) -> Catalog:
 
 
 @asynccontextmanager
-async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
+async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
     """Raises OutdatedSchema before anything is opened that would have to work with old tables."""
     await require_current_schema(settings.database_url)
     store = Store(settings.database_url)

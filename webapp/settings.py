@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 PREFIX = "EXPORTDESK_"
+SOCKET_PATH_BYTES = 100
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -53,6 +56,7 @@ class Settings:
     worker_slots: int
     max_running_per_user: int
     max_active_per_user: int
+    stream_heartbeat: timedelta
 
     def __repr__(self) -> str:
         return f"Settings(data_dir={str(self.data_dir)!r}, host={self.host!r}, port={self.port})"
@@ -63,8 +67,16 @@ class Settings:
 
     @property
     def broker_socket(self) -> Path:
-        """Where `up` puts the embedded broker's socket when no REDIS_URL is given."""
-        return self.data_dir / "run" / "redis.sock"
+        """Where `up` puts the embedded broker's socket when no REDIS_URL is given.
+
+        The kernel cuts a socket's path at about a hundred bytes; below a longer data folder it moves to a private
+        folder among the temporary files, whose name a worker that was started by hand finds the same way.
+        """
+        path = self.data_dir / "run" / "redis.sock"
+        if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+            return path
+        digest = hashlib.sha256(os.fsencode(self.data_dir.resolve())).hexdigest()[:16]
+        return Path(tempfile.gettempdir(), f"exportdesk-{os.getuid()}-{digest}", "redis.sock")
 
 
 def parse_duration(text: str) -> timedelta:
@@ -167,6 +179,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         worker_slots=reader.integer("WORKER_SLOTS", 3, low=1, high=64),
         max_running_per_user=reader.integer("MAX_RUNNING_PER_USER", 2, low=1, high=64),
         max_active_per_user=reader.integer("MAX_ACTIVE_PER_USER", 20, low=1, high=10_000),
+        stream_heartbeat=reader.duration("STREAM_HEARTBEAT", "15s"),
     )
     if config and not Path(config).is_file():
         reader.problems.append(f"{PREFIX}CONFIG: there is no file {config}")
@@ -199,3 +212,8 @@ def _secret_key(reader: _Reader, data_dir: Path) -> str:
 def source_environment() -> Mapping[str, str]:
     """Where `${NAME}` in the configuration file is looked up: credentials of sources come from the environment."""
     return os.environ
+
+
+def colour_is_unwanted() -> bool:
+    """Whether NO_COLOR is set (https://no-color.org) or the terminal has no colours."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"

@@ -15,15 +15,16 @@ import sys
 import threading
 import time
 import traceback
+from datetime import UTC, datetime
 from pathlib import Path
 
 from webapp.datasets.sources import Cancelled, RowReader, open_rows
 from webapp.domain import limits
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.exports import Phase
-from webapp.domain.formats import parse_options
+from webapp.domain.formats import API_DEFAULTS, parse_options
 from worker.formats import writer_for
-from worker.formats.writer import Context
+from worker.formats.writer import WARNINGS, Metadata, Writer
 from worker.messages import CANCEL, Assignment, Failed, Finished, Message, Progressed, decode_assignment, encode
 from worker.sink import Sink
 
@@ -40,6 +41,7 @@ class Attempt:
         self._pipe = pipe
         self._reader: RowReader | None = None
         self._sink: Sink | None = None
+        self._writer: Writer | None = None
         self._rows = 0
         self._total: int | None = None
         self._told = 0.0
@@ -74,10 +76,10 @@ class Attempt:
             self._reader = reader
             self._total = reader.count(limits.COUNT_SECONDS)
             self._check_rows(self._total or 0)
-            options = parse_options(order.options, order.format)
+            options = parse_options(order.options, order.format, defaults=API_DEFAULTS)
             self._sink = sink = Sink(Path(order.path), compression=options.compression, max_bytes=order.max_bytes)
-            writer = writer_for(order.format)
-            writer.open(reader.columns, options, sink, Context(order.dataset, order.title, order.shown_params))
+            self._writer = writer = writer_for(order.format)
+            writer.open(reader.columns, options, sink, self._metadata())
             for batch in reader.batches():
                 if self.cancelled.is_set():
                     raise Cancelled
@@ -86,9 +88,15 @@ class Attempt:
                 self._check_rows(self._rows)
                 self._tell(Phase.READING)
             self._tell(Phase.WRITING, now=True)
-            warnings = [(w.code, w.message, w.count) for w in (*writer.close(), *reader.warnings())]
+            warnings = [(warning.code, warning.message, warning.count) for warning in writer.close()]
+            if reader.invalid_text:
+                warnings.append(("INVALID_TEXT", WARNINGS["INVALID_TEXT"], reader.invalid_text))
             result = sink.close()
         return Finished(self._rows, result.size, result.sha256, warnings)
+
+    def _metadata(self) -> Metadata:
+        order = self.assignment
+        return Metadata(order.dataset, order.title, datetime.now(UTC), order.shown_params)
 
     def _check_rows(self, rows: int) -> None:
         limit = self.assignment.row_limit
@@ -107,6 +115,8 @@ class Attempt:
         os.write(self._pipe, encode(message))
 
     def _abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
         if self._sink is not None:
             self._sink.abort()
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from worker.messages import CANCEL, Assignment, Message, decode_message, encode
 
@@ -88,7 +88,7 @@ class Children:
             self._spare = asyncio.create_task(Child.start())
 
     @contextlib.asynccontextmanager
-    async def child(self) -> AsyncIterator[Child]:
+    async def child(self) -> AsyncGenerator[Child]:
         """A child for one attempt; it has ended when the block is left, however it is left."""
         child = await self._take()
         try:

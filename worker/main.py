@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from arq import cron, func
@@ -59,7 +59,7 @@ class WakefulWorker(Worker):
 
     async def run_until_lost(self) -> None:
         """Until Redis is lost or the task is cancelled. Jobs that are running then are left running."""
-        running = [asyncio.create_task(self.async_run()), asyncio.create_task(self.listen())]
+        running: list[asyncio.Task[None]] = [asyncio.create_task(self.async_run()), asyncio.create_task(self.listen())]
         try:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -117,17 +117,21 @@ async def run_workers(settings: Settings, names: Sequence[str]) -> None:
         loop.add_signal_handler(name, stopping.set)
     async with open_resources(settings) as resources, _children(warm="exports" in names) as children:
         tasks = [asyncio.create_task(_keep_running(name, resources, children)) for name in names]
-        stop = asyncio.create_task(stopping.wait())
+        stop = asyncio.create_task(_until(stopping))
         done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
         for task in (*tasks, stop):
             task.cancel()
         await asyncio.gather(*tasks, stop, return_exceptions=True)
-        for task in done - {stop}:
+        for task in done:
             task.result()
 
 
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
 @contextlib.asynccontextmanager
-async def _children(*, warm: bool) -> AsyncIterator[Children]:
+async def _children(*, warm: bool) -> AsyncGenerator[Children]:
     children = Children()
     if warm:
         children.warm()
@@ -147,7 +151,7 @@ async def _keep_running(name: str, resources: Resources, children: Children) -> 
             worker = WORKERS[name](resources, children, redis)
             lost.append(worker)
             try:
-                await redis.ping()
+                await queue.ping(redis)
                 log.info("the %s worker is ready", name)
                 wait = RESTART_SECONDS[0]
                 await worker.run_until_lost()

@@ -16,7 +16,7 @@ from webapp.datasets.parameters import bind_values
 from webapp.domain import limits
 from webapp.domain.errors import AttemptFailed, ErrorCode, ExportError, export_error
 from webapp.domain.exports import Export, ExportFile, FormatWarning, Phase
-from webapp.domain.formats import content_type, file_extension, file_name, parse_options
+from webapp.domain.formats import API_DEFAULTS, content_type, file_extension, file_name, parse_options
 from webapp.resources import Resources
 from webapp.store.exports import Progress
 from worker.children import Child, Children
@@ -136,7 +136,7 @@ async def _beat(resources: Resources, attempt: Attempt) -> None:
 async def _keep(resources: Resources, attempt: Attempt, finished: Finished) -> None:
     """The file goes into its place first; it is only spoken of when the status change is committed."""
     export = attempt.export
-    options = parse_options(export.options, export.format)
+    options = parse_options(export.options, export.format, defaults=API_DEFAULTS)
     key = resources.storage.key(export.id, export.attempt, file_extension(export.format, options))
     try:
         await resources.storage.keep(attempt.temporary, key)

@@ -168,7 +168,7 @@ async def cancel(resources: Resources, viewer: Viewer, export_id: str) -> Export
 
 
 async def retry(resources: Resources, viewer: Viewer, export_id: str) -> Export:
-    """By hand. Raises NotFound, IllegalTransition, QuotaExceeded, and AlreadyActive with the export that is in its way."""
+    """By hand. Raises NotFound, IllegalTransition, QuotaExceeded, and AlreadyActive with what is in its way."""
     export = await get(resources, viewer, export_id)
     if not export.can_retry:
         raise IllegalTransition(export.status, Status.QUEUED)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from webapp import bus, queue
 from webapp.domain.access import NotFound, Role, Viewer
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.ids import new_id
@@ -80,6 +81,7 @@ async def set_password(resources: Resources, name: str, password: str, *, actor:
         await people.set_password_hash(resources.store, user.id, password_hash)
         await people.delete_sessions_of(resources.store, user.id)
         await people.audit(resources.store, actor=actor, action="user.password", subject=name, at=now)
+    await _hint_identity(resources, user.id)
 
 
 async def hash_password(password: str) -> str:
@@ -130,10 +132,20 @@ async def _open_session(resources: Resources, user_id: str) -> NewSession:
 
 
 async def sign_out(resources: Resources, viewer: Viewer) -> None:
+    """This session only; its open streams end at once."""
     if viewer.session is None:
         return
     async with resources.store.transaction():
         await people.delete_session(resources.store, viewer.session)
+    await _hint_identity(resources, viewer.id)
+
+
+async def _hint_identity(resources: Resources, user_id: str) -> None:
+    """A hint without an export makes open streams of this person check who they are."""
+    try:
+        await bus.publish(resources.redis, bus.Hint("", user_id, 0))
+    except queue.QUEUE_ERRORS:
+        return
 
 
 async def viewer_of_session(resources: Resources, token: str) -> Viewer | None:

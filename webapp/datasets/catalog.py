@@ -48,7 +48,7 @@ __all__ = [
 
 FILE_BYTES = 1024 * 1024
 SECRET_BYTES = 64 * 1024
-INT64_MAX = 2**63 - 1
+LARGEST_LIMIT = 10**12
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 NAME_RULE = "a name is a small letter, then at most 62 small letters, digits, _ and -."
 INSERT = re.compile(r"\$\{([^}]*)\}")
@@ -146,7 +146,7 @@ def _read_source(table: Table, folder: Path, environ: Mapping[str, str]) -> Sour
 
 
 def _absolute(folder: Path, text: str) -> Path:
-    """In the folder; three slashes are easily taken for an absolute path, which they are where only that file exists."""
+    """In the folder; but three slashes are easily taken for an absolute path, so where only that exists, that is it."""
     path, absolute = folder / text, Path("/") / text
     return absolute if absolute.is_file() and not path.exists() else path
 
@@ -188,8 +188,8 @@ def _read_dataset(table: Table, sources: Mapping[str, Source]) -> Dataset:
         parameters=parameters,
         roles=frozenset(map(Role, table.several("roles", [role.value for role in Role]) or Role)),
         formats=table.several("formats", tuple(FORMATS)) or tuple(FORMATS),
-        row_limit=table.integer("row_limit", low=1, high=INT64_MAX),
-        max_bytes=table.integer("max_bytes", low=1, high=INT64_MAX),
+        row_limit=table.integer("row_limit", low=1, high=LARGEST_LIMIT),
+        max_bytes=table.integer("max_bytes", low=1, high=LARGEST_LIMIT),
         execution_limit=_duration(table, "execution_limit"),
         max_attempts=table.integer("max_attempts", low=1, high=10) or 3,
     )

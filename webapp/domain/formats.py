@@ -5,6 +5,7 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 from webapp.domain.errors import FieldError, Invalid
@@ -87,6 +88,13 @@ def options_json(options: Options, format: str) -> dict[str, Any]:
 def file_extension(format: str, options: Options) -> str:
     """With its dot, and the compression's own behind it: `.csv.gz`."""
     return FORMATS[format].extension + COMPRESSION_EXTENSIONS[_compression(format, options)]
+
+
+def file_name(title: str, day: date, format: str, options: Options) -> str:
+    """What a person's downloads folder shows: `Orders 2026-01-31.csv`. No character that a file system refuses."""
+    safe = "".join(" " if c in '/\\:*?"<>|' or not c.isprintable() else c for c in title)
+    stem = " ".join(safe.split()).strip(". ")[:100] or "export"
+    return f"{stem} {day:%Y-%m-%d}{file_extension(format, options)}"
 
 
 def content_type(format: str, options: Options) -> str:

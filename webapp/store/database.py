@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import aiosqlite
 import asyncpg
 from databases import Database, DatabaseURL
 from databases.backends.sqlite import SQLitePool
-from sqlalchemy import Table, text
+from databases.core import Connection
+from sqlalchemy import ClauseElement, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from webapp.store.types import from_milliseconds
@@ -42,19 +43,12 @@ DATABASE_ERRORS: tuple[type[Exception], ...] = (
 
 
 class WarmSQLite(sqlite3.Connection):
-    """A SQLite connection with our pragmas, whose transactions take the write lock when they begin.
-
-    `databases` begins with a deferred BEGIN, under which two read-then-write transactions fail at once with
-    "database is locked" whatever the busy timeout says.
-    """
+    """A SQLite connection with our pragmas; only WAL persists in the file."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for pragma in PRAGMAS:
-            super().execute(pragma)
-
-    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        return super().execute("BEGIN IMMEDIATE" if sql == "BEGIN" else sql, parameters)
+            self.execute(pragma)
 
 
 class WarmPool(SQLitePool):
@@ -111,33 +105,61 @@ class Store:
     async def open(self) -> None:
         await self.database.connect()
         if self.is_sqlite:
-            async with self.database.connection() as connection:
-                await connection.execute("PRAGMA journal_mode = wal")
+            await self.execute(text("PRAGMA journal_mode = wal"))
 
     async def close(self) -> None:
         if self._pool is not None:
             await self._pool.close()
         await self.database.disconnect()
 
-    def connection(self) -> Any:
+    def connection(self) -> Connection:
         return self.database.connection()
 
+    async def fetch_one(self, query: ClauseElement) -> Mapping[str, Any] | None:
+        """The first row, or None. A compare-and-set is an UPDATE … RETURNING read this way, since `execute` of
+        `databases` does not tell how many rows changed."""
+        return cast("Mapping[str, Any] | None", await self._run("fetch_one", query))
+
+    async def fetch_all(self, query: ClauseElement) -> Sequence[Mapping[str, Any]]:
+        return cast("Sequence[Mapping[str, Any]]", await self._run("fetch_all", query))
+
+    async def fetch_val(self, query: ClauseElement) -> Any:
+        """The first column of the first row, or None."""
+        return await self._run("fetch_val", query)
+
+    async def execute(self, query: ClauseElement) -> None:
+        await self._run("execute", query)
+
+    async def _run(self, method: str, query: ClauseElement) -> Any:
+        return await getattr(self.database, method)(query)
+
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Database]:
-        """All or nothing. On SQLite writers of one process queue here instead of polling for the file's lock."""
+    async def transaction(self) -> AsyncGenerator[None]:
+        """All or nothing. On SQLite writers of one process queue here instead of polling for the file's lock.
+
+        Begun on the driver's connection: `databases` begins deferred on SQLite, where two read-then-write
+        transactions fail at once whatever the busy timeout says, and loses the connection when beginning fails.
+        """
         if not self.is_sqlite:
-            async with self.database.transaction():
-                yield self.database
+            async with self.connection() as connection, connection.raw_connection.transaction():
+                yield
             return
-        async with self._writing, self.database.transaction():
-            yield self.database
+        async with self._writing, self.connection() as connection:
+            raw = connection.raw_connection
+            await raw.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                await raw.commit()
+            except BaseException:
+                await raw.rollback()
+                raise
 
     async def now(self) -> datetime:
         """The database's clock, so that hosts whose clocks differ agree on what is late. Millisecond precision."""
         if self.is_sqlite:
             now = datetime.now(UTC)
             return now.replace(microsecond=now.microsecond // 1000 * 1000)
-        value = await self.database.fetch_val(text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"))
+        value = await self.fetch_val(text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"))
         return from_milliseconds(value)
 
     def insert_new(self, table: Table) -> Any:

@@ -39,12 +39,17 @@ async def record(store: Store, export: Export, *, at: datetime, base_url: str) -
         timestamp=at,
         data=snapshot(export, base_url=base_url),
     )
-    await store.database.execute(query)
+    await store.execute(query)
 
 
 async def get(store: Store, event_id: str) -> Event | None:
-    row = await store.database.fetch_one(select(events).where(events.c.id == event_id))
-    return from_row(row) if row else None  # type: ignore[arg-type]
+    row = await store.fetch_one(select(events).where(events.c.id == event_id))
+    return from_row(row) if row else None
+
+
+async def at(store: Store, seq: int) -> Event | None:
+    row = await store.fetch_one(select(events).where(events.c.seq == seq))
+    return from_row(row) if row else None
 
 
 async def latest_seq(store: Store, owner: str | None = None) -> int:
@@ -52,11 +57,7 @@ async def latest_seq(store: Store, owner: str | None = None) -> int:
     query = select(func.max(events.c.seq))
     if owner is not None:
         query = query.where(events.c.owner == owner)
-    return int(await store.database.fetch_val(query) or 0)
-
-
-async def oldest_seq(store: Store) -> int:
-    return int(await store.database.fetch_val(select(func.min(events.c.seq))) or 0)
+    return int(await store.fetch_val(query) or 0)
 
 
 async def page(
@@ -68,13 +69,13 @@ async def page(
         query = query.where(events.c.owner == owner)
     if export_id is not None:
         query = query.where(events.c.export_id == export_id)
-    return [from_row(row) for row in await store.database.fetch_all(query)]  # type: ignore[arg-type]
+    return [from_row(row) for row in await store.fetch_all(query)]
 
 
 async def purge(store: Store, *, before: datetime, limit: int) -> int:
     """Deletes the oldest events, a batch at a time; gives back how many."""
     oldest = select(events.c.seq).where(events.c.timestamp < before).order_by(events.c.seq).limit(limit)
-    rows = await store.database.fetch_all(
+    rows = await store.fetch_all(
         delete(events).where(events.c.seq.in_(oldest.scalar_subquery())).returning(events.c.seq)
     )
     return len(rows)

@@ -23,18 +23,18 @@ async def find(store: Store, owner: str, key: str, *, since: datetime) -> KeyUse
         idempotency_keys.c.key == key,
         idempotency_keys.c.created_at >= since,
     )
-    row = await store.database.fetch_one(query)
+    row = await store.fetch_one(query)
     return KeyUse(row["order_key"], row["export_id"]) if row else None
 
 
 async def remember(store: Store, owner: str, key: str, use: KeyUse, *, at: datetime) -> None:
     """Replaces an older use of the same key. The caller holds the person's lock, so nobody else writes it meanwhile."""
-    await store.database.execute(
+    await store.execute(
         delete(idempotency_keys).where(idempotency_keys.c.owner == owner, idempotency_keys.c.key == key)
     )
     values = {"owner": owner, "key": key, "order_key": use.order_key, "export_id": use.export_id, "created_at": at}
-    await store.database.execute(insert(idempotency_keys).values(**values))
+    await store.execute(insert(idempotency_keys).values(**values))
 
 
 async def purge(store: Store, *, before: datetime) -> None:
-    await store.database.execute(delete(idempotency_keys).where(idempotency_keys.c.created_at < before))
+    await store.execute(delete(idempotency_keys).where(idempotency_keys.c.created_at < before))

@@ -69,42 +69,42 @@ async def insert_user(store: Store, user: User) -> bool:
         )
         .returning(users.c.id)
     )
-    return await store.database.fetch_one(query) is not None
+    return await store.fetch_one(query) is not None
 
 
 async def user_by_name(store: Store, name: str) -> User | None:
-    row = await store.database.fetch_one(select(users).where(users.c.name == name))
-    return _user(row) if row else None  # type: ignore[arg-type]
+    row = await store.fetch_one(select(users).where(users.c.name == name))
+    return _user(row) if row else None
 
 
 async def list_users(store: Store) -> Sequence[User]:
-    rows = await store.database.fetch_all(select(users).order_by(users.c.name))
-    return [_user(row) for row in rows]  # type: ignore[arg-type]
+    rows = await store.fetch_all(select(users).order_by(users.c.name))
+    return [_user(row) for row in rows]
 
 
 async def user_names(store: Store, ids: Sequence[str]) -> dict[str, str]:
-    rows = await store.database.fetch_all(select(users.c.id, users.c.name).where(users.c.id.in_(list(set(ids)))))
+    rows = await store.fetch_all(select(users.c.id, users.c.name).where(users.c.id.in_(list(set(ids)))))
     return {row["id"]: row["name"] for row in rows}
 
 
 async def lock_user(store: Store, user_id: str) -> None:
     """Keeps orders and claims of one person apart until the transaction ends. SQLite has one writer anyway."""
-    await store.database.fetch_one(select(users.c.id).where(users.c.id == user_id).with_for_update())
+    await store.fetch_one(select(users.c.id).where(users.c.id == user_id).with_for_update())
 
 
 async def set_role(store: Store, user_id: str, role: Role) -> None:
-    await store.database.execute(update(users).where(users.c.id == user_id).values(role=role.value))
+    await store.execute(update(users).where(users.c.id == user_id).values(role=role.value))
 
 
 async def set_password_hash(store: Store, user_id: str, password_hash: str) -> None:
-    await store.database.execute(update(users).where(users.c.id == user_id).values(password_hash=password_hash))
+    await store.execute(update(users).where(users.c.id == user_id).values(password_hash=password_hash))
 
 
 async def insert_session(
     store: Store, *, session_id: str, token: str, user_id: str, created_at: datetime, expires_at: datetime
 ) -> None:
     values = {"id": session_id, "token_hash": hash_token(token), "user_id": user_id}
-    await store.database.execute(insert(sessions).values(**values, created_at=created_at, expires_at=expires_at))
+    await store.execute(insert(sessions).values(**values, created_at=created_at, expires_at=expires_at))
 
 
 async def user_by_session(store: Store, token: str, *, now: datetime) -> tuple[User, str] | None:
@@ -118,21 +118,21 @@ async def user_by_session(store: Store, token: str, *, now: datetime) -> tuple[U
             users.c.disabled_at.is_(None),
         )
     )
-    row = await store.database.fetch_one(query)
-    return (_user(row), row["session_id"]) if row else None  # type: ignore[arg-type]
+    row = await store.fetch_one(query)
+    return (_user(row), row["session_id"]) if row else None
 
 
 async def delete_session(store: Store, session_id: str) -> None:
-    await store.database.execute(delete(sessions).where(sessions.c.id == session_id))
+    await store.execute(delete(sessions).where(sessions.c.id == session_id))
 
 
 async def delete_sessions_of(store: Store, user_id: str) -> None:
-    await store.database.execute(delete(sessions).where(sessions.c.user_id == user_id))
+    await store.execute(delete(sessions).where(sessions.c.user_id == user_id))
 
 
 async def delete_expired_sessions(store: Store, *, now: datetime) -> int:
     query = delete(sessions).where(sessions.c.expires_at <= now).returning(sessions.c.id)
-    return len(await store.database.fetch_all(query))
+    return len(await store.fetch_all(query))
 
 
 async def insert_token(
@@ -147,7 +147,7 @@ async def insert_token(
 ) -> str:
     token_id = new_id("tok")
     values = {"id": token_id, "kind": kind, "name": name, "token_hash": hash_token(token), "user_id": user_id}
-    await store.database.execute(insert(api_tokens).values(**values, created_at=created_at, expires_at=expires_at))
+    await store.execute(insert(api_tokens).values(**values, created_at=created_at, expires_at=expires_at))
     return token_id
 
 
@@ -163,8 +163,8 @@ async def user_by_token(store: Store, token: str, *, now: datetime) -> User | No
             users.c.disabled_at.is_(None),
         )
     )
-    row = await store.database.fetch_one(query)
-    return _user(row) if row else None  # type: ignore[arg-type]
+    row = await store.fetch_one(query)
+    return _user(row) if row else None
 
 
 async def use_sign_in_link(store: Store, token: str, *, now: datetime) -> str | None:
@@ -180,7 +180,7 @@ async def use_sign_in_link(store: Store, token: str, *, now: datetime) -> str | 
         .values(revoked_at=now, last_used_at=now)
         .returning(api_tokens.c.user_id)
     )
-    row = await store.database.fetch_one(query)
+    row = await store.fetch_one(query)
     return row["user_id"] if row else None
 
 
@@ -188,7 +188,7 @@ async def list_tokens(store: Store, user_id: str | None = None) -> Sequence[ApiT
     query = select(api_tokens).where(api_tokens.c.kind == "api").order_by(api_tokens.c.created_at)
     if user_id is not None:
         query = query.where(api_tokens.c.user_id == user_id)
-    rows = await store.database.fetch_all(query)
+    rows = await store.fetch_all(query)
     return [ApiToken(**{name: row[name] for name in ApiToken.__slots__}) for row in rows]
 
 
@@ -199,7 +199,7 @@ async def revoke_token(store: Store, token_id: str, *, now: datetime) -> bool:
         .values(revoked_at=now)
         .returning(api_tokens.c.id)
     )
-    return await store.database.fetch_one(query) is not None
+    return await store.fetch_one(query) is not None
 
 
 async def audit(
@@ -218,4 +218,4 @@ async def audit(
         "subject": subject,
         "details": dict(details or {}),
     }
-    await store.database.execute(insert(audit_log).values(**values, timestamp=at))
+    await store.execute(insert(audit_log).values(**values, timestamp=at))

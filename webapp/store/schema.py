@@ -59,7 +59,7 @@ def _current(connection: Connection) -> str | None:
 
 
 async def _run(url: str, work: Any) -> Any:
-    """Alembic is synchronous: SQLite runs in a thread, PostgreSQL through asyncpg, so that no second driver is needed."""
+    """Alembic is synchronous: SQLite runs in a thread, PostgreSQL through asyncpg, which spares a second driver."""
     if url.startswith("sqlite"):
         return await asyncio.to_thread(_run_sqlite, url, work)
     engine = create_async_engine(make_url(url).set(drivername="postgresql+asyncpg"), poolclass=NullPool)

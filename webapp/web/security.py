@@ -4,36 +4,181 @@ from __future__ import annotations
 
 import logging
 import time
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from webapp.actions import people
-from webapp.api.problems import problem
 from webapp.domain import limits
 from webapp.domain.access import Viewer
 from webapp.domain.ids import new_id
+from webapp.web.context import resources
+from webapp.web.failures import Refused
 
 SESSION_COOKIE = "exportdesk_session"
-SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+OPEN_PATHS = ("/static/", "/healthz", "/readyz")
 
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "font-src 'self'",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "manifest-src 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    )
-)
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self' data:",
+            "font-src 'self'",
+            "connect-src 'self'",
+            "form-action 'self'",
+            "manifest-src 'self'",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
+        )
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "X-Frame-Options": "DENY",
+}
 
 access_log = logging.getLogger("exportdesk.access")
+Refuse = Callable[[Request, Exception], Response]
+
+
+class SecurityHeaders:
+    """Sets the headers on every answer, and `no-store` on everything that has no caching rule of its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+class RequestLog:
+    """One line a request, with an id that the answer carries too. Never a query string: it may hold a token."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id, started, status = new_id("req"), time.monotonic(), 0
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_and_note)
+        finally:
+            milliseconds = (time.monotonic() - started) * 1000
+            path = _without_token(scope["path"])
+            access_log.info("%s %s %s %d %.1f ms", request_id, scope["method"], path, status, milliseconds)
+
+
+def _without_token(path: str) -> str:
+    """A one-time sign-in link must not be readable in a log."""
+    prefix = "/sign-in/once/"
+    return prefix + "…" if path.startswith(prefix) else path
+
+
+class BodyLimit:
+    """Turns away bodies that are too long, by their declared length or while they arrive."""
+
+    def __init__(self, app: ASGIApp, refuse: Refuse) -> None:
+        self.app = app
+        self.refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        limit, received = limits.REQUEST_BODY_BYTES, 0
+        too_large = Refused(413, "TOO_LARGE", f"A request may have at most {limit // 1024} kB.")
+        request = Request(scope)
+        declared = request.headers.get("content-length", "0")
+        if not declared.isdigit() or int(declared) > limit:
+            await self.refuse(request, too_large)(scope, receive, send)
+            return
+
+        async def receive_some() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise too_large
+            return message
+
+        await self.app(scope, receive_some, send)
+
+
+class Identity:
+    """Finds the viewer by bearer token or session cookie; refuses writes that another site made the browser send."""
+
+    def __init__(self, app: ASGIApp, refuse: Refuse) -> None:
+        self.app = app
+        self.refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"} or scope["path"].startswith(OPEN_PATHS):
+            await self.app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        has_token = "authorization" in connection.headers
+        if scope["type"] == "http" and not has_token and is_cross_site(connection, scope["method"]):
+            refused = Refused(403, "CROSS_SITE", "This request came from another site, so it was not carried out.")
+            await self.refuse(Request(scope), refused)(scope, receive, send)
+            return
+        try:
+            scope["viewer"] = await identify(connection)
+        except Exception as error:
+            await self.refuse(Request(scope), error)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+async def identify(connection: HTTPConnection) -> Viewer | None:
+    """A bearer token counts before a cookie; a wrong token is nobody, whatever the cookie says."""
+    if header := connection.headers.get("authorization"):
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer" or not 20 <= len(token.strip()) <= 200:
+            return None
+        return await people.viewer_of_token(resources(connection), token.strip())
+    cookie = connection.cookies.get(SESSION_COOKIE)
+    return await people.viewer_of_session(resources(connection), cookie) if cookie and len(cookie) <= 200 else None
+
+
+def is_cross_site(connection: HTTPConnection, method: str) -> bool:
+    """By Sec-Fetch-Site where the browser sends it, else by Origin. A client that sends neither is no browser."""
+    if method in SAFE_METHODS:
+        return False
+    if site := connection.headers.get("sec-fetch-site"):
+        return site not in {"same-origin", "none"}
+    origin = connection.headers.get("origin")
+    if origin is None:
+        return False
+    expected = {connection.headers.get("host", ""), urlsplit(resources(connection).settings.base_url).netloc}
+    return urlsplit(origin).netloc not in expected

@@ -1,10 +1,9 @@
-"""What cells are in every format: names in messages aside, one place decides how a value reads as text."""
+"""What cells are in every format: one place decides how a value reads as text."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -52,7 +51,3 @@ def _json(value: Any) -> str:
 def without_surrogates(text: str) -> str:
     """Text that UTF-8 can hold."""
     return SURROGATES.sub(REPLACEMENT, text)
-
-
-def has_surrogates(texts: Sequence[Any]) -> bool:
-    return any(isinstance(text, str) and SURROGATES.search(text) for text in texts)

@@ -12,12 +12,13 @@ import msgspec
 from webapp.datasets.columns import Column, Kind, Row
 from webapp.domain.exports import FormatWarning
 from webapp.domain.formats import Options
-from worker.formats.cells import has_surrogates, is_switch, plain_text, without_surrogates
+from worker.formats.cells import SURROGATES, is_switch, plain_text, without_surrogates
 from worker.formats.writer import ByteSink, Metadata, Tally
 
-AS_THEY_ARE = frozenset({str, int, bytes, bool, type(None)})
+AS_THEY_ARE = frozenset({str, int, bytes, bool, type(None), msgspec.Raw})
 """Types that the encoder writes as the format wants them: exact digits, base64."""
 
+NUMBERS = frozenset({int, float})
 MACHINE_INTEGERS = range(-(2**63), 2**64)
 
 
@@ -44,19 +45,24 @@ class JsonLinesWriter:
         """Holds nothing."""
 
     def _encoded(self, columns: list[Sequence[Any]]) -> bytes:
+        """What the encoder cannot take is so rare that it is looked for only once it has said so."""
         try:
             return self._encode_lines(self._objects(columns))
-        except UnicodeEncodeError:
-            return self._encode_lines(self._objects([self._valid(values) for values in columns]))
+        except (UnicodeEncodeError, OverflowError):
+            return self._encode_lines(self._objects([[*map(self._encodable, values)] for values in columns]))
 
     def _objects(self, columns: list[Sequence[Any]]) -> list[dict[str, Any]]:
         names = self._names
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    def _valid(self, values: Sequence[Any]) -> Sequence[Any]:
-        bad = sum(has_surrogates((value,)) for value in values)
-        self._tally.add("INVALID_TEXT", bad)
-        return [without_surrogates(value) if isinstance(value, str) else value for value in values] if bad else values
+    def _encodable(self, value: Any) -> Any:
+        """No lone surrogates, and integers of any length as the digits they are."""
+        if type(value) is int and value not in MACHINE_INTEGERS:
+            return msgspec.Raw(str(value).encode())
+        if type(value) is str and SURROGATES.search(value):
+            self._tally.add("INVALID_TEXT")
+            return without_surrogates(value)
+        return value
 
     def _column(self, values: Sequence[Any], kind: Kind) -> Sequence[Any]:
         if kind is Kind.BOOLEAN:
@@ -64,24 +70,21 @@ class JsonLinesWriter:
         elif kind is Kind.JSON:
             values = [_embedded(value) if type(value) is str else value for value in values]
         types = set(map(type, values))
-        if types <= AS_THEY_ARE and (int not in types or self._fits(values)):
-            return values
-        if types == {float} and all(map(math.isfinite, values)):
+        finite = math.isfinite if types == {float} else _is_finite
+        if types <= AS_THEY_ARE or (types <= NUMBERS and all(map(finite, values))):
             return values
         return [self._cell(value) for value in values]
 
-    @staticmethod
-    def _fits(values: Sequence[Any]) -> bool:
-        """SQLite's integers always do; those of a Python source need not."""
-        return all(value in MACHINE_INTEGERS for value in values if type(value) is int)
-
     def _cell(self, value: Any) -> Any:
         kind = value.__class__
-        if kind in CONVERSIONS:
-            converted = CONVERSIONS[kind](value)
-            self._tally.add("NOT_FINITE", converted is None)
-            return converted
-        return value if kind in AS_THEY_ARE or kind is msgspec.Raw else plain_text(value)
+        if kind in AS_THEY_ARE:
+            return value
+        if kind not in CONVERSIONS:
+            return plain_text(value)
+        converted = CONVERSIONS[kind](value)
+        if converted is None:
+            self._tally.add("NOT_FINITE")
+        return converted
 
 
 def _embedded(text: str) -> msgspec.Raw | str:
@@ -97,8 +100,8 @@ def _float(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _integer(value: int) -> Any:
-    return value if value in MACHINE_INTEGERS else msgspec.Raw(str(value).encode())
+def _is_finite(value: float) -> bool:
+    return value.__class__ is int or math.isfinite(value)
 
 
 def _decimal(value: Decimal) -> Any:
@@ -115,7 +118,6 @@ def _nested(value: Any) -> Any:
 
 CONVERSIONS: dict[type, Callable[[Any], Any]] = {
     float: _float,
-    int: _integer,
     Decimal: _decimal,
     dict: _nested,
     list: _nested,

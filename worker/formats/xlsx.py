@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -28,6 +29,9 @@ LEAST_WIDTH, MOST_WIDTH = 8, 60
 
 
 class XlsxWriter:
+    def __init__(self) -> None:
+        self._lane: Lane | None = None
+
     def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
         if len(columns) > SHEET_COLUMNS:
             raise AttemptFailed(ErrorCode.FORMAT_LIMIT, detail=f"XLSX holds {SHEET_COLUMNS} columns at most")
@@ -57,7 +61,7 @@ class XlsxWriter:
         if not self._sheets:
             self._ready_sheet([])
         self._finish_sheet()
-        self._lane.close()
+        self.abort()
         names = [parts.sheet_name(self._context.title, number) for number in range(1, self._sheets + 1)]
         for name, text in (
             ("xl/workbook.xml", parts.workbook(names)),
@@ -72,7 +76,8 @@ class XlsxWriter:
         return self._tally.warnings()
 
     def abort(self) -> None:
-        self._lane.close()
+        if self._lane:
+            self._lane.close()
 
     def _ready_sheet(self, batch: list[Row]) -> None:
         """A sheet with room for a row; the first one is laid out by what the first batch holds."""
@@ -122,23 +127,23 @@ class XlsxWriter:
     def _write_rows(self, batch: list[Row]) -> None:
         first = self._sheet_rows + 2
         numbers = [*map(str, range(first, first + len(batch)))]
-        columns = [
-            column.cells(values, numbers)
-            for column, values in zip(self._columns, zip(*batch, strict=True), strict=True)
-        ]
-        starts = [f'<row r="{number}">' for number in numbers]
-        self._put("</row>".join(map("".join, zip(starts, *columns, strict=True))) + "</row>")
+        pieces: list[Iterable[str]] = [repeat('<row r="', len(batch)), numbers, repeat('">', len(batch))]
+        for column, values in zip(self._columns, zip(*batch, strict=True), strict=True):
+            pieces += column.pieces(values, numbers)
+        self._put("</row>".join(map("".join, zip(*pieces, strict=True))) + "</row>")
         self._sheet_rows += len(batch)
         self._rows += len(batch)
 
     def _finish_sheet(self) -> None:
         self._put(f'</sheetData><autoFilter ref="A1:{letters(len(self._names))}{self._sheet_rows + 1}"/></worksheet>')
+        assert self._lane
         self._lane.drain()
         self._zip.finish()
 
     def _put(self, text: str) -> None:
         data = text.encode()
         self._sheet_bytes += len(data)
+        assert self._lane
         self._lane.put(data)
 
 

@@ -6,10 +6,11 @@ A cell is `<c r="A1` (its reference) and a body, which is all the rest; bodies a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, tzinfo
 from decimal import Decimal
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 from webapp.datasets.columns import Kind
@@ -34,7 +35,10 @@ PLAIN_UNITS = CELL_UNITS // 2
 
 EMPTY = ""
 TRUE, FALSE = '" t="b"><v>1</v></c>', '" t="b"><v>0</v></c>'
-SERIAL_CACHE = 4096
+CACHED_TIMES = 8192
+NUMBERS = frozenset({int, float})
+
+TIMES = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
 
 Body = Callable[[Any], str]
 
@@ -48,9 +52,10 @@ class ColumnCells:
         self._zone = zone
         self._tally = tally
         self.zoned = kind is Kind.TIMESTAMP_TZ
+        self._is_text = kind not in TIMES
         self._bodies: dict[type, Body] = {
             str: self._text_body(kind),
-            int: _switch if kind is Kind.BOOLEAN else self._integer,
+            int: self._switch if kind is Kind.BOOLEAN else self._integer,
             float: self._float,
             bool: lambda value: TRUE if value else FALSE,
             Decimal: self._decimal,
@@ -64,54 +69,49 @@ class ColumnCells:
         if self._kind is Kind.TIMESTAMP:
             self.zoned = any(map(names_a_zone, values))
 
-    def cells(self, values: Sequence[Any], numbers: Sequence[str]) -> list[str]:
-        """One string a row, empty for NULL; `numbers` are the rows' numbers."""
+    def pieces(self, values: Sequence[Any], numbers: Sequence[str]) -> list[Iterable[str]]:
+        """What the rows' XML is joined from, one string a row in each; `numbers` are the rows' numbers."""
+        if None not in values:
+            return [repeat(self._start, len(values)), numbers, self._bodies_of(values)]
+        bodies = iter(self._bodies_of([value for value in values if value is not None]))
         start = self._start
-        present = values if None not in values else [value for value in values if value is not None]
-        bodies = self._bodies_of(present)
-        if len(present) == len(values):
-            return [f"{start}{number}{body}" for number, body in zip(numbers, bodies, strict=True)]
-        following = iter(bodies)
         cells = [
-            EMPTY if value is None else f"{start}{number}{next(following)}"
+            EMPTY if value is None else f"{start}{number}{next(bodies)}"
             for number, value in zip(numbers, values, strict=True)
         ]
-        if next(following, None) is not None:
-            raise AssertionError("a cell was left over")
-        return cells
+        return [cells]
 
     def _bodies_of(self, values: Sequence[Any]) -> list[str]:
+        """The same as `_bodies` say cell by cell, but at once where the whole batch allows it."""
         types = set(map(type, values))
-        if types == {int} and self._are_exact(values):
-            return [f'"><v>{value}</v></c>' for value in values]
-        if types == {float} and all(map(math.isfinite, values)):
-            return [f'"><v>{value!r}</v></c>' for value in values]
-        if types == {str} and self._bodies[str] == self._text and _are_plain(values):
+        if types == {str} and self._is_text and _are_plain(values):
             return [f'" t="inlineStr"><is><t>{value}</t></is></c>' for value in values]
+        if types and types <= NUMBERS and self._kind is not Kind.BOOLEAN and _are_exact(values, types):
+            return [f'"><v>{value!r}</v></c>' for value in values]
         bodies, other = self._bodies, self._other
         return [bodies.get(value.__class__, other)(value) for value in values]
-
-    def _are_exact(self, values: Sequence[int]) -> bool:
-        return self._kind is not Kind.BOOLEAN and min(values) >= -MOST_EXACT and max(values) <= MOST_EXACT
 
     def _text_body(self, kind: Kind) -> Body:
         """Dates in text that read as such become real ones; everything else stays text."""
         if kind is Kind.TIME:
             return lambda text: self._serial(text, serial_of_clock_text(text))
-        if kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ):
+        if kind not in TIMES:
             return self._text
 
-        @lru_cache(SERIAL_CACHE)
-        def parse(text: str) -> Serial | None:
-            return serial_of_text(text, self._zone)
+        @lru_cache(CACHED_TIMES)
+        def body(text: str) -> str:
+            return self._serial(text, serial_of_text(text, self._zone))
 
-        return lambda text: self._serial(text, parse(text))
+        return body
 
     def _serial(self, value: Any, serial: Serial | None) -> str:
         """Text when a spreadsheet cannot hold it, or when the header would say the wrong thing about its zone."""
         if serial is None or serial.zoned != self.zoned:
             return self._text(plain_text(value))
         return f'" s="{serial.style}"><v>{serial.days!r}</v></c>'
+
+    def _switch(self, value: int) -> str:
+        return (FALSE, TRUE)[value] if is_switch(value) else self._integer(value)
 
     def _integer(self, value: int) -> str:
         if -MOST_EXACT <= value <= MOST_EXACT:
@@ -138,6 +138,8 @@ class ColumnCells:
         return self._text(plain_text(value))
 
     def _text(self, text: str) -> str:
+        if len(text) <= PLAIN_UNITS and text.isprintable():
+            return inline_text(text)
         valid = xml_text(text)
         if valid != text:
             self._tally.add("CONTROL_REPLACED")
@@ -168,7 +170,7 @@ def _are_plain(values: Sequence[str]) -> bool:
     )
 
 
-def _switch(value: int) -> str:
-    if is_switch(value):
-        return TRUE if value else FALSE
-    return f'"><v>{value}</v></c>'
+def _are_exact(values: Sequence[Any], types: set[type]) -> bool:
+    """Whether all are finite and the integers among them short enough; a mere float may be as large as it likes."""
+    in_range = types == {float} or (min(values) >= -MOST_EXACT and max(values) <= MOST_EXACT)
+    return in_range and all(map(math.isfinite, values))

@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import UTC
-from xml.sax.saxutils import escape, quoteattr
 
 from worker.formats.writer import Metadata
-from worker.formats.xlsx_text import utf16_cut, xml_text
+from worker.formats.xlsx_text import markup, utf16_cut, xml_text
 
 HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -70,7 +69,8 @@ def sheet_name(title: str, number: int) -> str:
 
 def workbook(names: Sequence[str]) -> str:
     sheets = "".join(
-        f'<sheet name={quoteattr(name)} sheetId="{number}" r:id="rId{number}"/>' for number, name in enumerate(names, 1)
+        f'<sheet name="{_attribute(name)}" sheetId="{number}" r:id="rId{number}"/>'
+        for number, name in enumerate(names, 1)
     )
     return (
         f'{HEAD}<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><bookViews><workbookView/></bookViews>'
@@ -140,5 +140,9 @@ def _instant(context: Metadata) -> str:
     return context.created_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def _attribute(text: str) -> str:
+    return markup(text).replace('"', "&quot;")
+
+
 def _plain(text: str) -> str:
-    return escape(xml_text(text))
+    return markup(xml_text(text))

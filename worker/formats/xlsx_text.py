@@ -18,10 +18,14 @@ def xml_text(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Valid text as the content of `<t>`: `_x000D_` keeps a carriage return, `_x005F_` a literal escape."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     if "_x" in text:
         text = ESCAPE_LIKE.sub("_x005F_", text)
-    return text.replace("\r", "_x000D_")
+    return markup(text).replace("\r", "_x000D_")
+
+
+def markup(text: str) -> str:
+    """For content; an attribute in double quotes needs `&quot;` as well."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def utf16_cut(text: str, units: int) -> str:

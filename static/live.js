@@ -1,0 +1,238 @@
+// How a page keeps itself true when the easy way fails. htmx polls three times and then opens the stream by itself
+// (the server's answers say so); this file watches over it: silence, a stream that ends, an answer that never comes,
+// being offline, being signed out. It falls back to polling, backs off, and lets the server offer the stream again.
+(() => {
+  "use strict";
+
+  const SILENT_HEARTBEATS = 2;
+  const LONGEST_WAIT = 30;
+  const SENTENCES = {
+    offline: "You are offline. This is the last known state; it continues by itself when you are back.",
+    trouble: "The server does not answer. This is the last known state; trying again.",
+    signedOut: "You are signed out. Sign in again to see what happened since.",
+    gone: "This export was deleted, or is no longer yours.",
+    remembered: "This is the state from your last visit; checking for news.",
+  };
+
+  let heardAt = Date.now();
+  let retryTimer = null;
+  let stopped = false;
+
+  const element = () => document.getElementById("live");
+  const content = () => document.getElementById("live-content");
+  const isActive = () => Boolean(content()?.hasAttribute("data-active"));
+  const isStreaming = () => Boolean(element()?._htmx?.sse);
+  const storageKey = () => "live:" + location.pathname + location.search;
+
+  function notice(kind) {
+    let bar = document.getElementById("live-notice");
+    if (!kind) {
+      bar?.remove();
+      return;
+    }
+    if (!bar) {
+      bar = document.createElement("p");
+      bar.id = "live-notice";
+      bar.className = "live-notice";
+      bar.setAttribute("role", "status");
+      element()?.before(bar);
+    }
+    if (bar.textContent !== SENTENCES[kind]) bar.textContent = SENTENCES[kind];
+    bar.dataset.kind = kind;
+  }
+
+  // [newest event, rows moved]: what is older than what is shown is not applied.
+  function stampOf(text) {
+    const match = /data-stamp="(\d+)\.(\d+)"/.exec(text ?? "");
+    return match ? [Number(match[1]), Number(match[2])] : null;
+  }
+
+  function isOlder(a, b) {
+    return Boolean(a && b) && (a[0] < b[0] || (a[0] === b[0] && a[1] < b[1]));
+  }
+
+  const shownStamp = () => stampOf(`data-stamp="${content()?.dataset.stamp ?? ""}"`);
+
+  function remember() {
+    const shown = content();
+    if (!shown) return;
+    try {
+      sessionStorage.setItem(storageKey(), JSON.stringify({ stamp: shown.dataset.stamp, html: shown.outerHTML }));
+    } catch {
+      // A full or forbidden storage costs only the memory of this page.
+    }
+  }
+
+  // A page that comes back from the browser's cache or offline may be older than what this tab has seen.
+  function recall() {
+    let kept = null;
+    try {
+      kept = JSON.parse(sessionStorage.getItem(storageKey()) ?? "null");
+    } catch {
+      return;
+    }
+    if (!kept || !isOlder(shownStamp(), stampOf(`data-stamp="${kept.stamp}"`))) return;
+    const parsed = new DOMParser().parseFromString(kept.html, "text/html").getElementById("live-content");
+    if (!parsed) return;
+    content().replaceWith(parsed);
+    window.htmx.process(parsed);
+    notice(navigator.onLine ? "remembered" : "offline");
+  }
+
+  function stop(kind) {
+    stopped = true;
+    clearTimeout(retryTimer);
+    retryTimer = null;
+    const live = element();
+    if (live) {
+      window.htmx.trigger(live, "htmx:abort");
+      live._htmx?.sse?.reader?.cancel();
+      live._htmx?.sse?.abortController?.abort();
+      for (const name of ["hx-get", "hx-trigger", "hx-sse:connect"]) live.removeAttribute(name);
+    }
+    notice(kind);
+  }
+
+  const tries = () => Number(element()?.dataset.tries ?? 0);
+
+  // The next poll of the fallback; the server's answer brings the rhythm and, now and then, the stream again.
+  function fallBack(seconds) {
+    if (stopped || retryTimer || !isActive()) return;
+    const next = tries() + 1;
+    const backOff = Math.min(2 ** Math.max(0, next - 2), LONGEST_WAIT);
+    const wait = seconds ?? (next === 1 ? 0 : backOff * (0.8 + Math.random() * 0.4));
+    retryTimer = setTimeout(() => {
+      retryTimer = null;
+      poll(next);
+    }, wait * 1000);
+  }
+
+  function poll(number) {
+    const live = element();
+    if (!live || stopped) return;
+    const base = live.dataset.fallback;
+    if (!base) return;
+    live.dataset.tries = String(number);
+    // The stream's element is replaced by a plain one, so that two ways to the news never run side by side.
+    const sse = live._htmx?.sse;
+    if (sse) {
+      sse.config.reconnectMaxAttempts = -1;
+      sse.abortController?.abort();
+      sse.reader?.cancel();
+    }
+    const bare = live.cloneNode(true);
+    for (const name of ["hx-get", "hx-trigger", "hx-sse:connect", "hx-sse:close"]) bare.removeAttribute(name);
+    live.replaceWith(bare);
+    const joint = base.includes("?") && !base.endsWith("?") ? "&" : base.endsWith("?") ? "" : "?";
+    window.htmx.ajax("GET", `${base}${joint}fallback=${number}`, { source: bare, target: bare, swap: "outerMorph" });
+  }
+
+  function retryAfter(response) {
+    const value = Number(response?.headers?.get?.("Retry-After"));
+    return Number.isFinite(value) && value > 0 ? Math.min(value, 300) : undefined;
+  }
+
+  function onBadAnswer(status, response) {
+    if (status === 401 || status === 403) stop("signedOut");
+    else if (status === 404) stop("gone");
+    else {
+      notice(navigator.onLine ? "trouble" : "offline");
+      fallBack(retryAfter(response));
+    }
+  }
+
+  const isLive = (event) => event.target?.id === "live" || event.detail?.ctx?.sourceElement?.id === "live";
+
+  document.addEventListener("htmx:response:error", (event) => {
+    if (isLive(event)) onBadAnswer(event.detail.ctx.response.status, event.detail.ctx.response.raw);
+  });
+
+  document.addEventListener("htmx:error", (event) => {
+    if (isLive(event)) onBadAnswer(0, null);
+  });
+
+  // An older answer than what is shown changes nothing; the rhythm goes on.
+  document.addEventListener("htmx:before:swap", (event) => {
+    if (!isLive(event)) return;
+    const ctx = event.detail.ctx;
+    if (ctx.response?.status >= 400) return;
+    if (isOlder(stampOf(ctx.text), shownStamp())) {
+      event.preventDefault();
+      if (!isStreaming()) fallBack(1);
+    }
+  });
+
+  document.addEventListener("htmx:after:swap", (event) => {
+    if (!isLive(event) || (event.detail.ctx.response?.status ?? 200) >= 400) return;
+    heardAt = Date.now();
+    notice(null);
+    remember();
+  });
+
+  document.addEventListener("htmx:sse:after:connection", () => {
+    heardAt = Date.now();
+  });
+
+  document.addEventListener("htmx:sse:before:message", (event) => {
+    heardAt = Date.now();
+    const message = event.detail.message;
+    if (!message.event && isOlder(stampOf(message.data), shownStamp())) event.detail.cancelled = true;
+  });
+
+  document.addEventListener("htmx:sse:after:message", () => {
+    notice(null);
+    remember();
+  });
+
+  document.addEventListener("htmx:sse:error", (event) => {
+    if (!isLive(event)) return;
+    const status = event.detail.status;
+    if (status) onBadAnswer(status, null);
+  });
+
+  document.addEventListener("htmx:sse:close", (event) => {
+    if (!isLive(event) || event.detail.reason === "message") return;
+    if (event.detail.reason === "ended" && isActive() && !stopped) {
+      notice(navigator.onLine ? null : "offline");
+      fallBack();
+    }
+  });
+
+  document.addEventListener("signed-out", () => stop("signedOut"));
+  document.addEventListener("gone", () => stop("gone"));
+
+  // A proxy that holds the stream back is known by its silence: not even heartbeats arrive.
+  setInterval(() => {
+    const live = element();
+    if (!live || stopped || !isActive() || retryTimer || document.hidden) return;
+    const heartbeat = Number(live.dataset.heartbeat) || 15;
+    const patience = (SILENT_HEARTBEATS * heartbeat + 1) * 1000;
+    if (live.hasAttribute("hx-sse:connect") && Date.now() - heardAt > patience) {
+      heardAt = Date.now();
+      fallBack();
+    }
+  }, 500);
+
+  window.addEventListener("offline", () => {
+    if (element() && isActive()) notice("offline");
+  });
+
+  window.addEventListener("online", () => {
+    if (!element() || stopped || !isActive()) return;
+    clearTimeout(retryTimer);
+    retryTimer = null;
+    fallBack(0);
+  });
+
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) heardAt = Date.now();
+  });
+
+  window.addEventListener("pageshow", (event) => {
+    heardAt = Date.now();
+    if (!element()) return;
+    recall();
+    if (event.persisted && isActive()) fallBack(0);
+    else if (!event.persisted) remember();
+  });
+})();

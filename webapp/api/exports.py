@@ -1,0 +1,137 @@
+"""The JSON API of exports: order, list, look, wait, cancel, retry, delete."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from webapp.actions import exports
+from webapp.api.requests import (
+    OrderBody,
+    decode_cursor,
+    encode_cursor,
+    query_limit,
+    query_since,
+    query_statuses,
+    query_wait,
+    read_body,
+)
+from webapp.domain import limits
+from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.exports import Export
+from webapp.domain.formats import API_DEFAULTS
+from webapp.store.exports import ListFilter
+from webapp.web.context import export_id, hub, resources, viewer
+
+IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
+
+
+async def order(request: Request) -> Response:
+    """202 with a new export, or 200 with the one that already answers this order."""
+    body = await read_body(request, OrderBody)
+    wanted = exports.Order(body.dataset, body.params, body.format, body.options)
+    export, is_new = await exports.order(
+        resources(request), viewer(request), wanted, defaults=API_DEFAULTS, idempotency_key=_idempotency_key(request)
+    )
+    return await _answer(request, export, status=202 if is_new else 200)
+
+
+async def index(request: Request) -> Response:
+    """One page, newest first. An admin sees everybody's with `all=1`."""
+    who = viewer(request)
+    everybody = who.is_admin and request.query_params.get("all") == "1"
+    chosen = ListFilter(
+        owner=None if everybody else who.id,
+        statuses=query_statuses(request),
+        dataset=request.query_params.get("dataset") or None,
+        format=request.query_params.get("format") or None,
+        since=query_since(request),
+    )
+    after = decode_cursor(request.query_params.get("cursor"))
+    page, more = await exports.list_page(resources(request), chosen, limit=query_limit(request), after=after)
+    items = [await exports.describe(resources(request), export) for export in page]
+    next_cursor = encode_cursor(page[-1].created_at, page[-1].id) if more else None
+    return json_response({"items": items, "next_cursor": next_cursor})
+
+
+async def show(request: Request) -> Response:
+    """The export; 304 when `If-None-Match` still holds; with `wait`, at the next change or after that many seconds."""
+    wait = query_wait(request)
+    export = await exports.get(resources(request), viewer(request), export_id(request))
+    if wait and export.is_active:
+        export = await _wait_for_change(request, export, wait)
+    return await _answer(request, export)
+
+
+async def cancel(request: Request) -> Response:
+    return await _answer(
+        request, await exports.cancel(resources(request), viewer(request), export_id(request)), status=202
+    )
+
+
+async def retry(request: Request) -> Response:
+    return await _answer(
+        request, await exports.retry(resources(request), viewer(request), export_id(request)), status=202
+    )
+
+
+async def delete(request: Request) -> Response:
+    await exports.delete(resources(request), viewer(request), export_id(request))
+    return Response(status_code=204)
+
+
+async def _answer(request: Request, export: Export, *, status: int = 200) -> Response:
+    content = await exports.describe(resources(request), export)
+    headers = {"ETag": etag(export, content["queue_position"]), "Cache-Control": "private, no-cache"}
+    if export.is_active:
+        age = (await resources(request).store.now() - export.created_at).total_seconds()
+        headers["Retry-After"] = str(limits.retry_after(age))
+    if status == 200 and request.method in {"GET", "HEAD"} and headers["ETag"] in _if_none_match(request):
+        return Response(status_code=304, headers=headers)
+    if status != 200 or request.method == "POST":
+        headers["Location"] = f"{resources(request).settings.base_url}/api/v1/exports/{export.id}"
+    return json_response(content, status, headers)
+
+
+def etag(export: Export, queue_position: int | None) -> str:
+    """The version; while it moves without changing its version, what moves is part of it."""
+    moving = "-".join(str(part) for part in (export.rows_done, export.phase, queue_position) if part)
+    if not (export.is_active and moving):
+        return f'"{export.version}"'
+    return f'"{export.version}-{hashlib.sha256(moving.encode()).hexdigest()[:12]}"'
+
+
+def _if_none_match(request: Request) -> set[str]:
+    given = request.headers.get("if-none-match", "")
+    return {tag.strip().removeprefix("W/") for tag in given.split(",")}
+
+
+async def _wait_for_change(request: Request, export: Export, wait: float) -> Export:
+    """Subscribes, reads again, and then waits: a change in between is not missed."""
+    who, ends_at = viewer(request), time.monotonic() + wait
+    known = _if_none_match(request)
+    with hub(request).reader(owner=export.owner, ids=frozenset({export.id})) as reader:
+        while True:
+            now = await exports.get(resources(request), who, export.id)
+            left = ends_at - time.monotonic()
+            seen = any(tag.strip('"').split("-")[0] == str(now.version) for tag in known)
+            if now.version != export.version or (known != {""} and not seen) or left <= 0:
+                return now
+            await reader.changes(hub(request).patience(left))
+
+
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
+        raise Invalid([FieldError("Idempotency-Key", "Must have 1 to 255 visible ASCII characters.")])
+    return key

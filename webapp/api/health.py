@@ -1,0 +1,39 @@
+"""`/healthz`: this process answers. `/readyz`: orders are taken and a worker is alive."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+from starlette.requests import Request
+from starlette.responses import Response
+
+from webapp import queue
+from webapp.api.exports import json_response
+from webapp.store.database import DATABASE_ERRORS
+from webapp.web.context import resources
+
+
+async def healthz(request: Request) -> Response:
+    return json_response({"status": "ok"})
+
+
+async def readyz(request: Request) -> Response:
+    """200, or 503 with the parts that are not ready. Reasons name the part, never an address."""
+    checks = {"database": await _database(request), **await _broker(request)}
+    ready = all(state == "ok" for state in checks.values())
+    return json_response({"status": "ready" if ready else "not ready", "checks": checks}, 200 if ready else 503)
+
+
+async def _database(request: Request) -> str:
+    try:
+        await resources(request).store.fetch_val(text("SELECT 1"))
+    except DATABASE_ERRORS:
+        return "unreachable"
+    return "ok"
+
+
+async def _broker(request: Request) -> dict[str, str]:
+    try:
+        alive = await queue.worker_is_alive(resources(request).redis, queue.QueueName.EXPORTS)
+    except queue.QUEUE_ERRORS:
+        return {"broker": "unreachable", "worker": "unknown"}
+    return {"broker": "ok", "worker": "ok" if alive else "none is alive"}

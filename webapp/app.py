@@ -1,0 +1,91 @@
+"""`create_app(settings)`: middleware, lifespan, and what becomes of exceptions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncGenerator
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from webapp.actions.changes import Contended
+from webapp.actions.exports import AlreadyActive, KeyReused
+from webapp.api.problems import problem
+from webapp.domain.access import NotFound, QuotaExceeded
+from webapp.domain.errors import AttemptFailed, Invalid
+from webapp.domain.exports import IllegalTransition
+from webapp.live.hub import Hub
+from webapp.pages.errors import error_page
+from webapp.resources import Resources, open_resources
+from webapp.routes import routes
+from webapp.settings import Settings
+from webapp.store.database import DATABASE_ERRORS
+from webapp.web.context import SignInNeeded
+from webapp.web.failures import Refused, failure_of
+from webapp.web.security import BodyLimit, Identity, RequestLog, SecurityHeaders
+
+log = logging.getLogger(__name__)
+
+EXPECTED: tuple[type[Exception], ...] = (
+    AlreadyActive,
+    AttemptFailed,
+    Contended,
+    HTTPException,
+    IllegalTransition,
+    Invalid,
+    KeyReused,
+    NotFound,
+    QuotaExceeded,
+    Refused,
+    SignInNeeded,
+    *DATABASE_ERRORS,
+)
+
+
+def create_app(settings: Settings) -> Starlette:
+    """The web application. Opens its resources when it starts; refuses to start on an old schema."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        async with open_resources(settings) as resources, serving(app, resources):
+            yield
+
+    return build_app(lifespan)
+
+
+def build_app(lifespan: object = None) -> Starlette:
+    """The application without its resources: `serving` gives it some."""
+    return Starlette(
+        routes=routes(),
+        middleware=[
+            Middleware(SecurityHeaders),
+            Middleware(RequestLog),
+            Middleware(BodyLimit, refuse=answer_failure),
+            Middleware(Identity, refuse=answer_failure),
+        ],
+        exception_handlers=dict.fromkeys((*EXPECTED, Exception), answer_failure),  # type: ignore[dict-item]
+        lifespan=lifespan,  # type: ignore[arg-type]
+    )
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Starlette, resources: Resources) -> AsyncGenerator[None]:
+    """Gives the application its resources and runs the live hub."""
+    async with Hub(resources.redis).running() as hub:
+        app.state.resources = resources
+        app.state.hub = hub
+        yield
+
+
+def answer_failure(request: Request, error: Exception) -> Response:
+    """A problem document for API clients, a page (or a bare fragment) for browsers."""
+    failure = failure_of(error)
+    if failure.status >= 500:
+        log.error("%s %s: %s", request.method, request.url.path, failure.code, exc_info=error)
+    if request.url.path.startswith(("/api/", "/healthz", "/readyz")):
+        return problem(failure)
+    return error_page(request, failure)

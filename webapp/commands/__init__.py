@@ -1,0 +1,1 @@
+"""What the `exportdesk` command does, one module per noun."""

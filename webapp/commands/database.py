@@ -1,0 +1,42 @@
+"""`exportdesk migrate`: brings the database to the version this release needs."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+
+import asyncpg
+from sqlalchemy import text
+
+from webapp.settings import Settings
+from webapp.store.database import Store
+from webapp.store.schema import head_version, migrate
+
+
+def run_migrate(settings: Settings) -> int:
+    before, after = asyncio.run(_migrate(settings.database_url))
+    if before == after:
+        print(f"The database is at version {after} already.")
+    else:
+        print(f"The database went from {before or 'no tables'} to version {after}.")
+    return 0
+
+
+async def _migrate(url: str) -> tuple[str | None, str]:
+    before = await current_version(url)
+    await migrate(url)
+    return before, head_version()
+
+
+async def current_version(url: str) -> str | None:
+    """None for a database that has no tables yet."""
+    store = Store(url)
+    await store.open()
+    try:
+        async with store.connection():
+            row = await store.fetch_one(text("SELECT version_num FROM alembic_version"))
+            return row["version_num"] if row else None
+    except (sqlite3.OperationalError, asyncpg.UndefinedTableError):
+        return None
+    finally:
+        await store.close()

@@ -1,0 +1,39 @@
+"""`exportdesk datasets check`: every mistake in the declared datasets, with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from webapp.commands.failures import EXIT_PROBLEM
+from webapp.datasets import catalog as catalogs
+from webapp.datasets.catalog import BadCatalog, Catalog, Problem, check_catalog
+from webapp.resources import open_catalog
+from webapp.settings import Settings
+
+
+def run_datasets_check(settings: Settings) -> int:
+    """1 when anything is wrong. Reads the file and runs each query for no rows."""
+    try:
+        catalog = open_catalog(settings)
+    except BadCatalog as error:
+        return _report(error.problems)
+    problems = answer_problems(catalog, settings)
+    if problems:
+        return _report(problems)
+    print(f"{count(len(catalog.datasets), 'dataset')}, all good.")
+    return 0
+
+
+def answer_problems(catalog: Catalog, settings: Settings) -> list[Problem]:
+    return check_catalog(catalog, settings.config or Path(catalogs.__file__).with_name("demo.toml"))
+
+
+def _report(problems: list[Problem]) -> int:
+    for problem in problems:
+        print(f"{problem.file}:{problem.line}: {problem.message}")
+    print(f"{count(len(problems), 'problem')}.")
+    return EXIT_PROBLEM
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,232 @@
+"""`exportdesk doctor`: looks at each part of this set-up and says what to do about what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import stat
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import resources as files
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+
+from webapp import queue, storage
+from webapp.commands.datasets import answer_problems, count
+from webapp.commands.failures import EXIT_PROBLEM, explain
+from webapp.commands.terminal import coloured, say
+from webapp.domain import limits
+from webapp.domain.exports import Status
+from webapp.queue import QueueName
+from webapp.resources import broker_url, open_catalog
+from webapp.settings import BadSettings, Settings, read_settings
+from webapp.store.database import Store
+from webapp.store.schema import head_version, require_current_schema
+from webapp.store.tables import exports
+
+OLDEST_PYTHON = (3, 11)
+LEAST_FREE_BYTES = 1024**3
+LARGEST_DRIFT = timedelta(seconds=5)
+HEALTH_KEY = "{queue}:health-check"
+FRONT_END = ("htmx.min.js", "hx-sse.min.js")
+SLACK = 30.0
+"""Seconds beyond the sweep's own thresholds before work counts as stuck: the sweep has had its chance."""
+
+
+class Unwell(Exception):
+    """What is wrong, and the mend."""
+
+    def __init__(self, problem: str, mend: str) -> None:
+        super().__init__(problem)
+        self.mend = mend
+
+
+Check = Callable[[Settings], Awaitable[str]]
+
+
+def run_doctor() -> int:
+    """Prints one line per check; 1 when any has a problem."""
+    _tell("Python", ".".join(map(str, sys.version_info[:3])))
+    try:
+        settings = read_settings()
+    except BadSettings as error:
+        for problem in error.problems:
+            _tell("settings", problem, mend="correct the environment variable")
+        return EXIT_PROBLEM
+    _tell("settings", "all can be used")
+    return 0 if asyncio.run(_examine(settings)) else EXIT_PROBLEM
+
+
+async def _examine(settings: Settings) -> bool:
+    healthy = True
+    for name, check in CHECKS.items():
+        try:
+            _tell(name, await check(settings))
+        except Unwell as error:
+            healthy = False
+            _tell(name, str(error), mend=error.mend)
+        except Exception as error:
+            healthy = False
+            _tell(name, _reason(error), mend="see the part above that fails first")
+    return healthy
+
+
+def _reason(error: Exception) -> str:
+    explanation = explain(error)
+    return " ".join(explanation[0]) if explanation else f"{type(error).__name__}: {error}"
+
+
+def _tell(name: str, text: str, *, mend: str | None = None) -> None:
+    verdict = coloured("ok     ", "green") if mend is None else coloured("problem", "red")
+    say(f"{verdict}  {name:<16}  {text}" + (f" → {mend}" if mend else ""))
+
+
+async def data_folder(settings: Settings) -> str:
+    try:
+        trial = settings.data_dir / ".doctor"
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise Unwell(
+            f"{settings.data_dir} cannot be written ({error.strerror})", "give this user the folder, or another one"
+        ) from None
+    return f"{settings.data_dir} can be written, {_free(settings.data_dir)} free"
+
+
+def _free(folder: Path) -> str:
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE_BYTES:
+        raise Unwell(f"{folder} has {free // 1024**2} MiB left", "make room: exports are written there")
+    return f"{free / 1024**3:.1f} GiB"
+
+
+async def secret_key(settings: Settings) -> str:
+    path = settings.data_dir / "secret.key"
+    if not path.exists():
+        return "given by EXPORTDESK_SECRET_KEY"
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise Unwell(f"{path} can be read by others (mode {mode:04o})", f"chmod 600 {path}")
+    return "readable by its owner alone"
+
+
+async def front_end(_settings: Settings) -> str:
+    """In the wheel they are part of the package; in a checkout they lie beside it."""
+    package = Path(str(files.files("webapp")))
+    folders = (package / "static" / "vendor", package.parent / "static" / "vendor")
+    if not any(all((folder / name).is_file() for name in FRONT_END) for folder in folders):
+        raise Unwell(
+            "htmx and its SSE extension are not installed", "pip install . builds them; pages work, but not live"
+        )
+    return "htmx and its SSE extension are installed"
+
+
+async def database_schema(settings: Settings) -> str:
+    await require_current_schema(settings.database_url)
+    return f"at version {head_version()}"
+
+
+async def database_clock(settings: Settings) -> str:
+    async with _opened_store(settings) as store, store.connection():
+        drift = abs(datetime.now(UTC) - await store.now())
+    if drift > LARGEST_DRIFT:
+        raise Unwell(f"the database's clock is {drift.total_seconds():.0f} s off this machine's", "run NTP on both")
+    return f"within {max(1, round(drift.total_seconds() * 1000))} ms of this machine's"
+
+
+async def broker(settings: Settings) -> str:
+    redis: Any = queue.connect(broker_url(settings))
+    try:
+        await redis.ping()
+    except queue.QUEUE_ERRORS as error:
+        raise Unwell(
+            f"does not answer ({type(error).__name__})", "start exportdesk up, or check EXPORTDESK_REDIS_URL"
+        ) from None
+    finally:
+        await redis.aclose(close_connection_pool=True)
+    return "answers"
+
+
+async def workers(settings: Settings) -> str:
+    redis: Any = queue.connect(broker_url(settings))
+    try:
+        missing = [name.name.lower() for name in QueueName if not await redis.exists(HEALTH_KEY.format(queue=name))]
+    except queue.QUEUE_ERRORS:
+        raise Unwell("cannot be seen without the broker", "mend the broker first") from None
+    finally:
+        await redis.aclose(close_connection_pool=True)
+    if missing:
+        raise Unwell(f"none is alive for: {', '.join(missing)}", f"start one: exportdesk worker {missing[0]}")
+    return "exports and callbacks are alive"
+
+
+async def finished_files(settings: Settings) -> str:
+    folder = storage.open_storage(settings.storage_url).folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        trial = folder / ".doctor"
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise Unwell(f"{folder} cannot be written ({error.strerror})", "give this user the folder") from None
+    return f"{folder} can be written, {_free(folder)} free"
+
+
+async def datasets(settings: Settings) -> str:
+    catalog = await asyncio.to_thread(open_catalog, settings)
+    problems = await asyncio.to_thread(answer_problems, catalog, settings)
+    if problems:
+        raise Unwell(problems[0].message, f"exportdesk datasets check lists all {len(problems)}")
+    return f"{count(len(catalog.datasets), 'dataset')}, all answer"
+
+
+async def stuck_work(settings: Settings) -> str:
+    """What should have moved on, by the database's clock."""
+    stuck: list[str] = []
+    async with _opened_store(settings) as store, store.connection():
+        now = await store.now()
+        for status, column, seconds in _thresholds(settings):
+            since = now - timedelta(seconds=seconds + SLACK)
+            query = select(func.count()).where(exports.c.status == status.value, exports.c[column] < since)
+            if found := (await store.fetch_all(query))[0][0]:
+                stuck.append(f"{found} {status}")
+    if stuck:
+        raise Unwell(f"stuck: {', '.join(stuck)}", "the sweep mends it: exportdesk worker callbacks")
+    return "nothing is stuck"
+
+
+def _thresholds(settings: Settings) -> Iterator[tuple[Status, str, float]]:
+    yield Status.PENDING, "created_at", limits.PENDING_STUCK_AFTER
+    yield Status.PROCESSING, "heartbeat_at", limits.HEARTBEAT_LOST_AFTER
+    yield Status.QUEUED, "queued_at", settings.execution_limit.total_seconds()
+
+
+class _opened_store:
+    """A store for the length of a block, without the rest of the resources."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.store = Store(settings.database_url)
+
+    async def __aenter__(self) -> Store:
+        await self.store.open()
+        return self.store
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.store.close()
+
+
+CHECKS: dict[str, Check] = {
+    "data folder": data_folder,
+    "secret key": secret_key,
+    "front end": front_end,
+    "database": database_schema,
+    "database clock": database_clock,
+    "broker": broker,
+    "workers": workers,
+    "finished files": finished_files,
+    "datasets": datasets,
+    "stuck work": stuck_work,
+}

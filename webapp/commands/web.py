@@ -1,0 +1,57 @@
+"""`exportdesk web`: one web process under uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from typing import NoReturn
+
+from webapp import logs
+from webapp.commands.listening import open_listener
+from webapp.settings import Settings
+
+SHUTDOWN_SECONDS = 10
+
+
+def run_web(settings: Settings) -> int:
+    """Serves until a signal. Port, schema and datasets are tried first: each has a sentence of its own."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    with open_listener(settings.host, settings.port) as listener:
+        _require_usable(settings)
+        logs.configure(settings.log_format)
+        _serve(settings, listener)
+    return 0
+
+
+def _stop(_number: int, _frame: object) -> NoReturn:
+    """Before uvicorn takes the signals over, and after it has shut down and raises them again."""
+    raise SystemExit(0)
+
+
+def _require_usable(settings: Settings) -> None:
+    from webapp.resources import open_catalog
+    from webapp.store.schema import require_current_schema
+
+    asyncio.run(require_current_schema(settings.database_url))
+    open_catalog(settings)
+
+
+def _serve(settings: Settings, listener: socket.socket) -> None:
+    import uvicorn
+
+    from webapp.app import create_app
+
+    config = uvicorn.Config(
+        create_app(settings),
+        loop="uvloop",
+        http="httptools",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    uvicorn.Server(config).run(sockets=[listener])

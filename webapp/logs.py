@@ -1,0 +1,69 @@
+"""Logging of web and workers: one line of text or JSON per record, UTC to the millisecond, without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from datetime import UTC, datetime
+
+QUIET = ("arq", "asyncio", "aiosqlite", "databases", "alembic")
+SECRETS = (
+    (re.compile(r"exd_[\w-]{8,}"), "exd_…"),
+    (re.compile(r"(/sign-in/once/)[\w-]+"), r"\1…"),
+    (re.compile(r"(\w://[^\s:/@]*):[^\s/@]+@"), r"\1:…@"),
+)
+STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def without_secrets(text: str) -> str:
+    """API tokens, one-time links and passwords in URLs blotted out, whoever logged them."""
+    for pattern, replacement in SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-29T10:11:12.123Z INFO     logger: message`, a traceback below."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
+        self.converter = time.gmtime
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return rfc3339(record.created)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line; what was given as `extra` becomes fields of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = {
+            "time": rfc3339(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": without_secrets(record.getMessage()),
+        }
+        fields |= {name: value for name, value in vars(record).items() if name not in STANDARD}
+        if record.exc_info:
+            fields["traceback"] = without_secrets(self.formatException(record.exc_info))
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def configure(log_format: str) -> None:
+    """`text` or `json`, everything from INFO up to stderr; chatty libraries from WARNING up."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,199 @@
+"""What the list and the detail page show: asked once per answer, for a whole page, a poll and a stream alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import ImmutableMultiDict
+from starlette.requests import Request
+
+from webapp.actions import exports as actions
+from webapp.domain import limits
+from webapp.domain.access import Viewer
+from webapp.domain.exports import Export, Status, eta_seconds, progress, rate
+from webapp.domain.formats import FORMATS
+from webapp.domain.ids import is_id
+from webapp.pages import wording
+from webapp.pages.wording import Badge
+from webapp.store import events, people
+from webapp.store import exports as rows
+from webapp.store.exports import ListFilter
+from webapp.web.context import resources, viewer
+
+TEXT_LENGTH = 200
+TIMELINE_EVENTS = 200
+CURSOR = re.compile(r"([0-9]{1,14})-(exp_[0-9a-z]{26})")
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """The list's address: what is filtered, and after which export the page begins."""
+
+    statuses: tuple[Status, ...] = ()
+    dataset: str | None = None
+    format: str | None = None
+    since: date | None = None
+    text: str | None = None
+    everybody: bool = False
+    cursor: str | None = None
+
+    @property
+    def is_filtered(self) -> bool:
+        return any((self.statuses, self.dataset, self.format, self.since, self.text))
+
+    def query_string(self, **changes: Any) -> str:
+        """For the same list, or with changes the list next to it. A change of filter begins at the first page."""
+        changed = replace(self, **({"cursor": None} | changes) if changes else {})
+        values = {
+            "status": [status.value.lower() for status in changed.statuses],
+            "dataset": changed.dataset,
+            "format": changed.format,
+            "since": changed.since.isoformat() if changed.since else None,
+            "q": changed.text,
+            "all": "1" if changed.everybody else None,
+            "cursor": changed.cursor,
+        }
+        return urlencode({name: value for name, value in values.items() if value}, doseq=True)
+
+    def url(self, **changes: Any) -> str:
+        query = self.query_string(**changes)
+        return f"/exports?{query}" if query else "/exports"
+
+    def toggled(self, status: Status) -> str:
+        """The list with this status added to the filter, or taken out of it."""
+        others = tuple(chosen for chosen in self.statuses if chosen is not status)
+        return self.url(statuses=others if status in self.statuses else (*others, status))
+
+    def filter(self, who: Viewer) -> ListFilter:
+        """Somebody else's exports are for admins alone, whatever the address says."""
+        return ListFilter(
+            owner=None if self.everybody and who.is_admin else who.id,
+            statuses=self.statuses,
+            dataset=self.dataset,
+            format=self.format,
+            since=datetime.combine(self.since, time(), UTC) if self.since else None,
+            text=self.text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the list."""
+
+    export: Export
+    title: str
+    params: str
+    format: str
+    badge: Badge
+    percent: int | None
+    owner: str
+
+
+def list_query(request: Request) -> ListQuery:
+    return parse_list_query(request.query_params, viewer(request))
+
+
+def parse_list_query(params: ImmutableMultiDict[str, str], who: Viewer) -> ListQuery:
+    """Values that mean nothing are left out: an old bookmark still shows a list."""
+    wanted = {text.upper() for value in params.getlist("status") for text in value.split(",")}
+    cursor = params.get("cursor", "")
+    return ListQuery(
+        statuses=tuple(status for status in Status if status.value in wanted),
+        dataset=params.get("dataset", "")[:TEXT_LENGTH] or None,
+        format=params["format"] if params.get("format") in FORMATS else None,
+        since=_date(params.get("since", "")),
+        text=params.get("q", "").strip().replace("\0", "")[:TEXT_LENGTH] or None,
+        everybody=who.is_admin and params.get("all") == "1",
+        cursor=cursor if CURSOR.fullmatch(cursor) else None,
+    )
+
+
+async def list_context(request: Request, query: ListQuery) -> dict[str, Any]:
+    """`exports` as they are stored, `rows` as they are told, and where the next page begins."""
+    who, desk = viewer(request), resources(request)
+    found, more = await actions.list_page(
+        desk, query.filter(who), limit=limits.PAGE_SIZE, after=parse_cursor(query.cursor)
+    )
+    async with desk.store.connection():
+        now = await desk.store.now()
+        has_any = bool(found) or await rows.exists_any(desk.store, who.id)
+        owners = await people.user_names(desk.store, [export.owner for export in found]) if query.everybody else {}
+    return {
+        "viewer": who,
+        "query": query,
+        "exports": found,
+        "rows": [_row(request, export, owners) for export in found],
+        "has_any": has_any,
+        "older": query.url(cursor=cursor_after(found[-1])) if more else None,
+        "now": now,
+    }
+
+
+def _row(request: Request, export: Export, owners: Mapping[str, str]) -> Row:
+    dataset = resources(request).catalog.datasets.get(export.dataset)
+    return Row(
+        export=export,
+        title=dataset.title if dataset else export.dataset,
+        params=wording.short_params(export, dataset),
+        format=wording.format_title(export.format),
+        badge=wording.badge(export),
+        percent=progress(export),
+        owner=owners.get(export.owner, ""),
+    )
+
+
+async def detail_context(request: Request, export: Export) -> dict[str, Any]:
+    """`export` as it is stored, and everything that the page says about it."""
+    who, desk = viewer(request), resources(request)
+    async with desk.store.connection():
+        now = await desk.store.now()
+        position = await rows.queue_position(desk.store, export)
+        happened = await events.page(desk.store, export_id=export.id, limit=TIMELINE_EVENTS)
+        owners = await people.user_names(desk.store, [export.owner]) if export.owner != who.id else {}
+    return {"viewer": who, "export": export, "now": now, "owner": owners.get(export.owner, "")} | told(
+        request, export, now, position, wording.timeline(happened)
+    )
+
+
+def told(
+    request: Request, export: Export, now: datetime, position: int | None, steps: Sequence[wording.Step]
+) -> dict[str, Any]:
+    catalog = resources(request).catalog
+    dataset = catalog.datasets.get(export.dataset)
+    return {
+        "title": dataset.title if dataset else export.dataset,
+        "can_order_again": catalog.dataset_for(export.dataset, viewer(request).role) is not None,
+        "format": wording.format_title(export.format),
+        "badge": wording.badge(export),
+        "headline": wording.headline(export, position),
+        "percent": progress(export),
+        "rate": rate(export, now),
+        "eta": eta_seconds(export, now),
+        "params": wording.told_params(export, dataset),
+        "options": wording.told_options(export),
+        "steps": steps,
+    }
+
+
+def cursor_after(export: Export) -> str:
+    return f"{round(export.created_at.timestamp() * 1000)}-{export.id}"
+
+
+def parse_cursor(cursor: str | None) -> tuple[datetime, str] | None:
+    match = CURSOR.fullmatch(cursor or "")
+    if match is None or not is_id(match[2], "exp"):
+        return None
+    seconds, milliseconds = divmod(int(match[1]), 1000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=milliseconds * 1000), match[2]
+
+
+def _date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if len(text) == len("2026-01-31") else None
+    except ValueError:
+        return None

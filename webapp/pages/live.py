@@ -1,0 +1,197 @@
+"""How a page keeps itself true: three polls, then one stream, then silence; and polls again when the stream fails.
+
+Every answer, poll or stream, is the same element from the same template, so a page never knows two truths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sse_starlette import ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import Response
+
+from webapp.actions import exports
+from webapp.domain.access import NotFound
+from webapp.domain.exports import Export
+from webapp.live.stream import END, SIGNED_OUT, event_stream, follow, retry_hint
+from webapp.pages.context import ListQuery, detail_context, list_context, list_query
+from webapp.settings import LiveStrategy
+from webapp.store import events
+from webapp.web.context import export_id, resources, viewer
+from webapp.web.render import fragment, render
+
+POLLS = 3
+FALLBACK_LONGEST = 30
+STREAM_AGAIN_EVERY = 5
+"""While polling as a fallback, every so many polls the stream is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The live element: what it shows and how it goes on. Exactly one of `poll` and `stream` is set while active."""
+
+    partial: str
+    stamp: str
+    poll: str | None = None
+    delay: int = 0
+    stream: str | None = None
+    fallback: str | None = None
+    tries: int = 0
+    heartbeat: float = 0
+    refresh: int | None = None
+    refresh_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the rhythm a page is: `poll` counts answers of the first three, `fallback` those after a failure."""
+
+    poll: int = 0
+    fallback: int = 0
+
+    @classmethod
+    def of(cls, request: Request) -> Place:
+        return cls(_count(request, "poll"), _count(request, "fallback"))
+
+
+def _count(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "0")
+    return min(int(text), 1000) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+
+
+def live_element(
+    request: Request, *, partial: str, path: str, query: str, cursor: int, moved: int, active: bool, place: Place
+) -> Live:
+    """`path` is the page's own; its polls are at `path/live` and its stream at `path/stream`."""
+    settings = resources(request).settings
+    stamp = f"{cursor}.{moved}"
+    if not active:
+        return Live(partial, stamp)
+    joined = f"&{query}" if query else ""
+    common: dict[str, Any] = {
+        "fallback": f"{path}/live?{query}",
+        "heartbeat": settings.stream_heartbeat.total_seconds(),
+        "tries": place.fallback,
+    }
+    if may_stream(settings.live_strategy, place):
+        stream = f"{path}/stream?after={cursor}{joined}"
+        return Live(partial, stamp, stream=stream, **common)
+    if place.fallback or place.poll >= POLLS:
+        following = f"fallback={place.fallback + 1}"
+        delay = min(2**place.fallback, FALLBACK_LONGEST)
+    else:
+        following, delay = f"poll={place.poll + 1}", place.poll + 1
+    refresh = _count(request, "refresh")
+    return Live(
+        partial,
+        stamp,
+        poll=f"{path}/live?{following}{joined}",
+        delay=delay,
+        refresh=min(refresh + 1, 5),
+        refresh_url=f"{path}?refresh={refresh + 1}{joined}",
+        **common,
+    )
+
+
+def may_stream(strategy: LiveStrategy, place: Place) -> bool:
+    if strategy is LiveStrategy.POLL_ONLY:
+        return False
+    if place.fallback:
+        return place.fallback % STREAM_AGAIN_EVERY == 0
+    return place.poll >= POLLS or strategy is LiveStrategy.PUSH_THEN_POLL
+
+
+async def detail_live(request: Request, export: Export, place: Place | None = None) -> dict[str, Any]:
+    """The context of the detail page's live element."""
+    cursor = await _cursor(request)
+    context = await detail_context(request, export)
+    live = live_element(
+        request,
+        partial="exports/_export.html",
+        path=f"/exports/{export.id}",
+        query="",
+        cursor=cursor,
+        moved=export.rows_done,
+        active=export.is_active,
+        place=place or Place(),
+    )
+    return {**context, "live": live}
+
+
+async def list_live(request: Request, query: ListQuery, place: Place | None = None) -> dict[str, Any]:
+    """The context of the list page's live element. It is live while anything on the page is active."""
+    cursor = await _cursor(request)
+    context = await list_context(request, query)
+    shown: list[Export] = context["exports"]
+    live = live_element(
+        request,
+        partial="exports/_list.html",
+        path="/exports",
+        query=query.query_string(),
+        cursor=cursor,
+        moved=sum(export.rows_done for export in shown),
+        active=any(export.is_active for export in shown),
+        place=place or Place(),
+    )
+    return {**context, "live": live}
+
+
+async def _cursor(request: Request) -> int:
+    """Read before the exports are, so that what is shown is never older than the cursor says."""
+    store = resources(request).store
+    async with store.connection():
+        return await events.latest_seq(store)
+
+
+async def detail_poll(request: Request) -> Response:
+    export = await exports.get(resources(request), viewer(request), export_id(request))
+    return fragment("exports/_live.html", **await detail_live(request, export, Place.of(request)))
+
+
+async def list_poll(request: Request) -> Response:
+    viewer(request)
+    return fragment("exports/_live.html", **await list_live(request, list_query(request), Place.of(request)))
+
+
+async def detail_stream(request: Request) -> Response:
+    """Ends with `end` when the export is over, and with `gone` when it was deleted."""
+    export = await exports.get(resources(request), viewer(request), export_id(request))
+
+    async def read() -> dict[str, Any]:
+        current = await exports.get(resources(request), viewer(request), export.id)
+        return await detail_live(request, current)
+
+    return event_stream(request, _stream(request, read, owner=export.owner, ids=frozenset({export.id})))
+
+
+async def list_stream(request: Request) -> Response:
+    query = list_query(request)
+    owner = None if query.everybody and viewer(request).is_admin else viewer(request).id
+    return event_stream(request, _stream(request, lambda: list_live(request, query), owner=owner, ids=None))
+
+
+async def _stream(
+    request: Request, read: Callable[[], Any], *, owner: str | None, ids: frozenset[str] | None
+) -> AsyncIterator[ServerSentEvent]:
+    """A snapshot at once, then one whenever what it shows has changed."""
+    shown = ""
+    async for changes in follow(request, owner=owner, ids=ids):
+        if changes is None:
+            yield SIGNED_OUT
+            return
+        try:
+            context = await read()
+        except NotFound:
+            yield ServerSentEvent(event="gone", data="gone")
+            return
+        live: Live = context["live"]
+        html = render("exports/_live_content.html", context)
+        if html != shown:
+            shown = html
+            yield ServerSentEvent(data=html, id=live.stamp, retry=retry_hint())
+        if live.poll is None and live.stream is None:
+            yield END
+            return

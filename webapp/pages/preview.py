@@ -1,0 +1,79 @@
+"""The first rows of a dataset as a small table. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from webapp.actions.datasets import Preview
+from webapp.datasets.columns import Column, Kind
+
+TITLE_LENGTH = 500
+NUMERIC = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT})
+KINDS = {
+    Kind.TEXT: "text",
+    Kind.INTEGER: "whole number",
+    Kind.DECIMAL: "decimal number",
+    Kind.FLOAT: "number",
+    Kind.BOOLEAN: "yes or no",
+    Kind.DATE: "date",
+    Kind.TIME: "time",
+    Kind.TIMESTAMP: "date and time",
+    Kind.TIMESTAMP_TZ: "date, time and zone",
+    Kind.BYTES: "bytes",
+    Kind.JSON: "JSON",
+    Kind.UUID: "UUID",
+    Kind.LIST: "list",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    name: str
+    kind: str
+    is_numeric: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`is_missing` for NULL, which is not the same as an empty text."""
+
+    text: str
+    is_numeric: bool
+    is_missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewTable:
+    headings: tuple[Heading, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    truncated: bool
+    rows_estimate: int | None
+
+
+def table(found: Preview) -> PreviewTable:
+    return PreviewTable(
+        headings=tuple(map(_heading, found.columns)),
+        rows=tuple(tuple(map(_cell, found.columns, row)) for row in found.rows),
+        truncated=found.truncated,
+        rows_estimate=found.rows_estimate,
+    )
+
+
+def _heading(column: Column) -> Heading:
+    return Heading(column.name, KINDS[column.kind], column.kind in NUMERIC)
+
+
+def _cell(column: Column, value: Any) -> Cell:
+    return Cell(_text(column, value), column.kind in NUMERIC, value is None)
+
+
+def _text(column: Column, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    if isinstance(value, bool) or (column.kind is Kind.BOOLEAN and value in (0, 1)):
+        return "true" if value else "false"
+    text = str(value)
+    return text if len(text) <= TITLE_LENGTH else text[: TITLE_LENGTH - 1] + "…"

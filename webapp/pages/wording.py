@@ -1,0 +1,194 @@
+"""How an export is told to people: statuses, headlines, parameters, options and the timeline. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from webapp.datasets.declaration import Dataset, Parameter, ParameterType
+from webapp.domain.errors import ErrorCode
+from webapp.domain.events import Event
+from webapp.domain.exports import Export, Phase, Status
+from webapp.domain.formats import FORMATS
+from webapp.web.words import ordinal
+
+SHORT_LENGTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """`tone` is the colour's name and `icon` the drawing's: a status is never told by its colour alone."""
+
+    label: str
+    icon: str
+    tone: str
+
+
+BADGES: Mapping[Status, Badge] = {
+    Status.PENDING: Badge("Order taken", "clock", "quiet"),
+    Status.QUEUED: Badge("Queued", "clock", "quiet"),
+    Status.PROCESSING: Badge("Running", "running", "accent"),
+    Status.SUCCESS: Badge("Ready", "check", "good"),
+    Status.FAILED: Badge("Failed", "alert", "bad"),
+    Status.EXPIRED: Badge("Expired", "archive", "quiet"),
+    Status.CANCELLED: Badge("Cancelled", "stop", "quiet"),
+}
+TIMED_OUT = Badge("Timed out", "alert", "bad")
+
+FILTER_LABELS: Mapping[Status, str] = {
+    Status.QUEUED: "Queued",
+    Status.PROCESSING: "Running",
+    Status.SUCCESS: "Ready",
+    Status.FAILED: "Failed",
+    Status.EXPIRED: "Expired",
+    Status.CANCELLED: "Cancelled",
+}
+"""PENDING lasts milliseconds: nobody looks for it."""
+
+PHASES: Mapping[Phase, str] = {
+    Phase.COUNTING: "Counting the rows.",
+    Phase.READING: "Reading the data and writing the file.",
+    Phase.WRITING: "Finishing the file.",
+    Phase.UPLOADING: "Putting the file in its place.",
+}
+
+HAPPENINGS: Mapping[str, Badge] = {
+    "export.created": Badge("Order taken", "dot", "quiet"),
+    "export.queued": Badge("Queued", "clock", "quiet"),
+    "export.started": Badge("Started", "running", "accent"),
+    "export.succeeded": Badge("Ready", "check", "good"),
+    "export.failed": Badge("Failed", "alert", "bad"),
+    "export.timed_out": Badge("Timed out", "alert", "bad"),
+    "export.expired": Badge("File removed", "archive", "quiet"),
+    "export.cancelled": Badge("Cancelled", "stop", "quiet"),
+}
+
+OPTION_LABELS: Mapping[str, str] = {
+    "bom": "Byte order mark",
+    "csv_text": "Text that looks like a formula",
+    "delimiter": "Between the columns",
+    "compression": "Compression",
+    "timezone": "Time zone",
+}
+OPTION_VALUES: Mapping[tuple[str, Any], str] = {
+    ("bom", True): "Yes, for Excel",
+    ("bom", False): "No",
+    ("csv_text", "safe"): "Made harmless",
+    ("csv_text", "raw"): "As it is",
+    ("delimiter", ","): "Comma",
+    ("delimiter", ";"): "Semicolon",
+    ("delimiter", "\t"): "Tab",
+    ("compression", "none"): "None",
+    ("compression", "gzip"): "Gzip",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the timeline."""
+
+    badge: Badge
+    detail: str
+    at: datetime
+
+
+def timed_out(export: Export) -> bool:
+    return export.status is Status.EXPIRED and export.error is not None and export.error.code is ErrorCode.TIMEOUT
+
+
+def badge(export: Export) -> Badge:
+    return TIMED_OUT if timed_out(export) else BADGES[export.status]
+
+
+def headline(export: Export, position: int | None) -> str:
+    """One sentence: what is going on, or what came of it."""
+    match export.status:
+        case Status.PENDING:
+            return "Your order is safe; it joins the queue in a moment."
+        case Status.QUEUED if export.retry_at is not None:
+            return "Waiting for the next attempt."
+        case Status.QUEUED:
+            return place(position)
+        case Status.PROCESSING:
+            return PHASES[export.phase] if export.phase else "Opening the data source."
+        case Status.SUCCESS:
+            return "Your file is ready."
+        case Status.FAILED | Status.EXPIRED:
+            return export.error.message if export.error else "The export did not finish."
+        case Status.CANCELLED:
+            return "This export was cancelled. Nothing was kept."
+
+
+def place(position: int | None) -> str:
+    if position is None:
+        return "In the queue."
+    return "Next in the queue." if position <= 1 else f"{ordinal(position)} in the queue."
+
+
+def format_title(name: str) -> str:
+    """A format that is gone keeps its name."""
+    known = FORMATS.get(name)
+    return known.title if known else name.upper()
+
+
+def told_params(export: Export, dataset: Dataset | None) -> list[tuple[str, str]]:
+    """Label and value of each parameter; with their plain names when the dataset is gone."""
+    declared = {parameter.name: parameter for parameter in dataset.parameters} if dataset else {}
+    return [
+        (declared[name].label if name in declared else name, told_value(value, declared.get(name)))
+        for name, value in export.params.items()
+    ]
+
+
+def short_params(export: Export, dataset: Dataset | None) -> str:
+    """The parameters that were given, in one line."""
+    declared = {parameter.name: parameter for parameter in dataset.parameters} if dataset else {}
+    parts = [
+        f"{declared[name].label if name in declared else name}: {_cut(told_value(value, declared.get(name)))}"
+        for name, value in export.params.items()
+        if value is not None and value != []
+    ]
+    return " · ".join(parts)
+
+
+def told_value(value: Any, parameter: Parameter | None) -> str:
+    if value is None or value == []:
+        return "Any"
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    if isinstance(value, list):
+        return ", ".join(told_value(item, parameter) for item in cast(list[Any], value))
+    if parameter and parameter.type.has_choices:
+        return next((choice.label for choice in parameter.choices if choice.value == value), str(value))
+    if parameter and parameter.type is ParameterType.DATETIME and isinstance(value, str):
+        return value.replace("T", " ").replace("Z", " UTC")
+    return str(value)
+
+
+def told_options(export: Export) -> list[tuple[str, str]]:
+    return [
+        (OPTION_LABELS.get(name, name), OPTION_VALUES.get((name, value), str(value)))
+        for name, value in export.options.items()
+    ]
+
+
+def timeline(happened: Sequence[Event]) -> list[Step]:
+    """The export's events, oldest first."""
+    return [Step(HAPPENINGS[event.type], _detail(event), event.timestamp) for event in happened]
+
+
+def _detail(event: Event) -> str:
+    attempt, error = event.data.get("attempt", 0), event.data.get("error")
+    if event.type == "export.started":
+        return f"Attempt {attempt}" if attempt > 1 else ""
+    if event.type in {"export.failed", "export.timed_out"} and error:
+        return error["message"]
+    if event.type == "export.queued" and event.data.get("retry_at"):
+        return f"For attempt {attempt + 1}"
+    return ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHORT_LENGTH else text[: SHORT_LENGTH - 1] + "…"
