@@ -79,6 +79,15 @@
     notice(navigator.onLine ? "remembered" : "offline");
   }
 
+  // The extension would reconnect for ever; without attempts left it gives up.
+  function closeStream(live) {
+    const connection = live._htmx?.sse;
+    if (!connection) return;
+    connection.config.reconnectMaxAttempts = -1;
+    connection.abortController?.abort();
+    connection.reader?.cancel();
+  }
+
   function stop(kind) {
     stopped = true;
     clearTimeout(retryTimer);
@@ -86,8 +95,7 @@
     const live = element();
     if (live) {
       window.htmx.trigger(live, "htmx:abort");
-      live._htmx?.sse?.reader?.cancel();
-      live._htmx?.sse?.abortController?.abort();
+      closeStream(live);
       for (const name of ["hx-get", "hx-trigger", "hx-sse:connect"]) live.removeAttribute(name);
     }
     notice(kind);
@@ -114,12 +122,7 @@
     if (!base) return;
     live.dataset.tries = String(number);
     // The stream's element is replaced by a plain one, so that two ways to the news never run side by side.
-    const sse = live._htmx?.sse;
-    if (sse) {
-      sse.config.reconnectMaxAttempts = -1;
-      sse.abortController?.abort();
-      sse.reader?.cancel();
-    }
+    closeStream(live);
     const bare = live.cloneNode(true);
     for (const name of ["hx-get", "hx-trigger", "hx-sse:connect", "hx-sse:close"]) bare.removeAttribute(name);
     live.replaceWith(bare);

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from factories import ASGITransport, stored_export
+from needed import missing
 
 from webapp.actions import people
 from webapp.app import build_app, serving
@@ -24,14 +25,6 @@ from webapp.resources import Resources, open_resources
 from webapp.settings import Settings, read_settings
 from webapp.store.schema import migrate
 from webapp.web.security import SESSION_COOKIE
-
-
-def missing(what: str) -> None:
-    """Skips on a person's machine, fails where everything is meant to be there."""
-    sentence = f"{what} is not installed here, so this test cannot run."
-    if os.environ.get("CI") == "true":
-        pytest.fail(sentence)
-    pytest.skip(sentence)
 
 
 @pytest.fixture(scope="session")
