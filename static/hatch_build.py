@@ -1,4 +1,4 @@
-"""Build hook: fetches the front-end libraries and copies the few files we serve into static/vendor."""
+"""Build hook: fetches the front-end libraries into static/vendor and puts what is served into the wheel."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 STATIC = Path(__file__).resolve().parent
+TEMPLATES = STATIC.parent / "templates"
+SERVED = frozenset({".css", ".js", ".svg", ".png", ".ico", ".woff2", ".webmanifest"})
 VENDORED = {
     "htmx.org/dist/htmx.min.js": "htmx.min.js",
     "htmx.org/dist/ext/hx-sse.min.js": "hx-sse.min.js",
@@ -22,9 +24,20 @@ class FrontEndLibraries(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if all((STATIC / "vendor" / name).is_file() for name in VENDORED.values()):
-            return
-        copy_libraries(STATIC / "vendor")
+        if not all((STATIC / "vendor" / name).is_file() for name in VENDORED.values()):
+            copy_libraries(STATIC / "vendor")
+        if self.target_name == "wheel" and version == "standard":
+            build_data["force_include"].update(package_data())
+
+
+def package_data() -> dict[str, str]:
+    """Source and place in the wheel: an editable install reads these files where they are."""
+    static = [path for path in STATIC.rglob("*") if path.suffix in SERVED and "node_modules" not in path.parts]
+    templates = [path for path in TEMPLATES.rglob("*") if path.is_file()]
+    return {
+        **{str(path): f"webapp/static/{path.relative_to(STATIC)}" for path in static},
+        **{str(path): f"webapp/templates/{path.relative_to(TEMPLATES)}" for path in templates},
+    }
 
 
 def copy_libraries(vendor: Path) -> None:

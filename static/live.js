@@ -63,7 +63,8 @@
     }
   }
 
-  // A page that comes back from the browser's cache or offline may be older than what this tab has seen.
+  // A page that comes back from the browser's cache may be older than what this tab has seen. (A page that was
+  // just loaded never is, whatever its stamp: what was deleted leaves no event.)
   function recall() {
     let kept = null;
     try {
@@ -234,8 +235,9 @@
   window.addEventListener("pageshow", (event) => {
     heardAt = Date.now();
     if (!element()) return;
-    recall();
-    if (event.persisted && isActive()) fallBack(0);
-    else if (!event.persisted) remember();
+    if (event.persisted) {
+      recall();
+      if (isActive()) fallBack(0);
+    } else remember();
   });
 })();

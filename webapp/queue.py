@@ -18,6 +18,9 @@ from redis.exceptions import RedisError
 
 from webapp.domain.exports import Export
 
+Broker = ArqRedis
+"""The client of the broker, under the name by which everything else knows it."""
+
 QUEUE_ERRORS: tuple[type[Exception], ...] = (RedisError, OSError, TimeoutError)
 RUN_EXPORT = "run_export"
 SOCKET_TIMEOUT = 5.0

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from webapp import queue, storage
 from webapp.datasets.catalog import Catalog, demo_catalog, load_catalog
 from webapp.settings import Settings, source_environment
 from webapp.store.database import Store
 from webapp.store.schema import require_current_schema
-
-if TYPE_CHECKING:
-    from arq.connections import ArqRedis
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +19,7 @@ class Resources:
 
     settings: Settings
     store: Store
-    redis: ArqRedis
+    redis: queue.Broker
     storage: storage.Storage
     catalog: Catalog
 

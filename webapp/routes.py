@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -71,7 +73,12 @@ async def home(request: Request) -> Response:
 
 
 class CachedFiles(StaticFiles):
-    """Files whose address carries a hash of their content may be kept for a year."""
+    """Files whose address carries a hash of their content are kept for a year. The build's own are not served."""
+
+    SERVED = (".css", ".js", ".svg", ".png", ".ico", ".webmanifest")
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        return super().lookup_path(path) if path.endswith(self.SERVED) else ("", None)
 
     def file_response(self, *args: object, **kwargs: object) -> Response:
         response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]

@@ -108,4 +108,3 @@ async def page(context: BrowserContext) -> AsyncIterator[Page]:
     opened.on("pageerror", lambda error: problems.append(str(error)))
     yield opened
     assert problems == []
-

@@ -253,7 +253,7 @@ async def test_the_preview_says_what_is_wrong(client: httpx.AsyncClient, resourc
 async def test_cells_are_text_and_missing_values_are_told_from_empty_ones(
     client: httpx.AsyncClient, resources: Resources
 ) -> None:
-    sql = "SELECT '<script>x</script>' AS html, NULL AS nothing, '' AS blank, x'00ff' AS blob"
+    sql = "SELECT '<script>x</script>' AS html, NULL AS missing, '' AS blank, x'00ff' AS blob"
     things = resources.catalog.datasets["things"]
     resources.catalog.datasets["odd"] = replace(things, name="odd", sql=sql, parameters=())  # type: ignore[index]
     response = await preview(client, dataset="odd")

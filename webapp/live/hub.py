@@ -13,8 +13,6 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 
-from arq.connections import ArqRedis
-
 from webapp import bus, queue
 
 log = logging.getLogger(__name__)
@@ -71,7 +69,7 @@ class Reader:
 class Hub:
     """Subscribe (`reader`) first, then read the store: what changes in between is told."""
 
-    def __init__(self, redis: ArqRedis) -> None:
+    def __init__(self, redis: queue.Broker) -> None:
         self._redis = redis
         self._readers: defaultdict[str, set[Reader]] = defaultdict(set)
         self._connected = False
