@@ -19,7 +19,7 @@
     if (away > WEEK) return dayFormat.format(moment);
     if (seconds <= 0 && away < 10) return "just now";
     const [unit, length] = UNITS.find(([, length]) => away >= length) ?? UNITS[3];
-    return relativeFormat.format(Math.sign(seconds) * Math.max(1, Math.floor(away / length)), unit);
+    return relativeFormat.format(Math.sign(seconds) * Math.max(1, seconds > 0 ? Math.round(away / length) : Math.floor(away / length)), unit);
   }
 
   function exact(moment, now) {

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from webapp.actions.changes import Contended
 from webapp.actions.exports import AlreadyActive, KeyReused
@@ -26,9 +26,12 @@ from webapp.settings import Settings
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import SignInNeeded
 from webapp.web.failures import Refused, failure_of
-from webapp.web.security import BodyLimit, Identity, RequestLog, SecurityHeaders
+from webapp.web.security import BodyLimit, Failures, Identity, RequestLog, SecurityHeaders, shown_path
 
 log = logging.getLogger(__name__)
+
+PARTS = ("/live", "/stream")
+"""How the addresses of page parts end: whoever asks for one must never be led to a page, not even without htmx."""
 
 EXPECTED: tuple[type[Exception], ...] = (
     AlreadyActive,
@@ -64,6 +67,7 @@ def build_app(lifespan: object = None) -> Starlette:
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(RequestLog),
+            Middleware(Failures, refuse=answer_failure),
             Middleware(BodyLimit, refuse=answer_failure),
             Middleware(Identity, refuse=answer_failure),
         ],
@@ -83,9 +87,11 @@ async def serving(app: Starlette, resources: Resources) -> AsyncGenerator[None]:
 
 def answer_failure(request: Request, error: Exception) -> Response:
     """A problem document for API clients, a page (or a bare fragment) for browsers."""
-    failure = failure_of(error)
+    failure, path = failure_of(error), request.scope["path"]
     if failure.status >= 500:
-        log.error("%s %s: %s", request.method, request.url.path, failure.code, exc_info=error)
-    if request.url.path.startswith(("/api/", "/healthz", "/readyz")):
+        log.error("%s %s: %s", request.method, shown_path(path), failure.code, exc_info=error)
+    if path.startswith(("/api/", "/healthz", "/readyz")):
         return problem(failure)
+    if path.endswith(PARTS):
+        return PlainTextResponse(failure.detail, failure.status, dict(failure.headers))
     return error_page(request, failure)

@@ -29,8 +29,8 @@ async def show(request: Request) -> Response:
 
 async def preview(request: Request) -> Response:
     """The first rows for these parameters, and how many there are if that can be counted quickly."""
-    body = await read_body(request, PreviewBody)
     dataset = datasets.get(resources(request), viewer(request), request.path_params["name"])
+    body = await read_body(request, PreviewBody)
     found = await datasets.preview(resources(request), dataset, body.params)
     return json_response(
         {

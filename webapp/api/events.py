@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 
 import msgspec
 from sse_starlette import ServerSentEvent
@@ -24,8 +24,11 @@ from webapp.store.database import Store
 from webapp.web.context import export_id, resources, viewer
 
 OVERLAP = 100
-"""How many events before the cursor are read again: a transaction may commit after one that drew a later number."""
+"""How many events before the newest one told are read again: a transaction may commit after one that drew a later
+number."""
 LATE = timedelta(seconds=10)
+"""How much older than the cursor's event one that was committed after it may be. A reader who resumes is told such
+events again, since nobody knows which of them it saw; it drops the ids that it knows."""
 BATCH = 500
 REMEMBERED = 5_000
 
@@ -82,10 +85,12 @@ async def _stream(request: Request, *, owner: str | None, export: str | None) ->
         if changes is None:
             yield SIGNED_OUT
             return
-        for event in await replay.news():
-            data = msgspec.json.encode(event_json(event)).decode()
-            yield ServerSentEvent(id=event.id, event=event.type, data=data, retry=retry_hint())
-        if export is not None and await _is_over(request, export):
+        is_over = export is not None and await _is_over(request, export)  # before its events: the last is among them
+        async for batch in replay.news():
+            for event in batch:
+                data = msgspec.json.encode(event_json(event)).decode()
+                yield ServerSentEvent(id=event.id, event=event.type, data=data, retry=retry_hint())
+        if is_over:
             yield END
             return
 
@@ -99,9 +104,7 @@ async def _replay_from(request: Request, owner: str | None, export: str | None) 
         if given is None and export is None:
             position = await events.latest_seq(store)
         replay.is_reset = position is None
-        if position and (at := await events.at(store, position)):
-            replay.note(at)
-        replay.seq = position or 0
+        await replay.begin_at(position or 0, is_resumed=given is not None)
     return replay
 
 
@@ -112,32 +115,34 @@ class Replay:
         self.seq = 0
         self.is_reset = False
         self._store, self._owner, self._export = store, owner, export
-        self._since: datetime | None = None
         self._told: deque[str] = deque(maxlen=REMEMBERED)
 
-    def note(self, event: Event) -> None:
-        self._told.append(event.id)
-        self.seq = max(self.seq, event.seq)
-        self._since = max(self._since or event.timestamp, event.timestamp - LATE)
+    async def begin_at(self, position: int, *, is_resumed: bool) -> None:
+        """SQLite draws and commits the numbers in one order, so that nothing comes late there."""
+        self.seq = position
+        before = [event for event in await self._page(max(0, position - OVERLAP), OVERLAP) if event.seq <= position]
+        certain = before[-1].timestamp - LATE if before and is_resumed and not self._store.is_sqlite else None
+        self._told += [
+            event.id for event in before if certain is None or event.seq == position or event.timestamp < certain
+        ]
 
-    async def news(self) -> list[Event]:
-        """Events after the last one told, and those just before it that were committed later."""
-        told, start, found = set(self._told), max(0, self.seq - OVERLAP), list[Event]()
-        async with self._store.connection():
-            while True:
-                batch = await events.page(
-                    self._store, owner=self._owner, export_id=self._export, after=start, limit=BATCH
-                )
-                found += [event for event in batch if event.id not in told and self._is_news(event)]
-                if len(batch) < BATCH:
-                    break
-                start = batch[-1].seq
-        for event in found:
-            self.note(event)
-        return found
+    async def news(self) -> AsyncIterator[list[Event]]:
+        """Events after the last one told, and those just before it that were committed later; a batch at a time."""
+        start = max(0, self.seq - OVERLAP)
+        while True:
+            async with self._store.connection():
+                batch = await self._page(start, BATCH)
+            told = set(self._told)
+            fresh = [event for event in batch if event.id not in told]
+            self._told += [event.id for event in fresh]
+            self.seq = max([self.seq, *(event.seq for event in fresh)])
+            yield fresh
+            if len(batch) < BATCH:
+                return
+            start = batch[-1].seq
 
-    def _is_news(self, event: Event) -> bool:
-        return event.seq > self.seq or (self._since is not None and event.timestamp >= self._since)
+    async def _page(self, after: int, limit: int) -> Sequence[Event]:
+        return await events.page(self._store, owner=self._owner, export_id=self._export, after=after, limit=limit)
 
 
 async def _is_over(request: Request, export: str) -> bool:

@@ -17,6 +17,7 @@ from webapp.api.requests import (
     decode_cursor,
     encode_cursor,
     query_limit,
+    query_name,
     query_since,
     query_statuses,
     query_wait,
@@ -38,10 +39,10 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 
 async def order(request: Request) -> Response:
     """202 with a new export, or 200 with the one that already answers this order."""
-    body = await read_body(request, OrderBody)
+    who, body = viewer(request), await read_body(request, OrderBody)
     wanted = exports.Order(body.dataset, body.params, body.format, body.options)
     export, is_new = await exports.order(
-        resources(request), viewer(request), wanted, defaults=API_DEFAULTS, idempotency_key=_idempotency_key(request)
+        resources(request), who, wanted, defaults=API_DEFAULTS, idempotency_key=_idempotency_key(request)
     )
     return await _answer(request, export, status=202 if is_new else 200)
 
@@ -53,8 +54,8 @@ async def index(request: Request) -> Response:
     chosen = ListFilter(
         owner=None if everybody else who.id,
         statuses=query_statuses(request),
-        dataset=request.query_params.get("dataset") or None,
-        format=request.query_params.get("format") or None,
+        dataset=query_name(request, "dataset"),
+        format=query_name(request, "format"),
         since=query_since(request),
     )
     after = decode_cursor(request.query_params.get("cursor"))
@@ -66,8 +67,8 @@ async def index(request: Request) -> Response:
 
 async def show(request: Request) -> Response:
     """The export; 304 when `If-None-Match` still holds; with `wait`, at the next change or after that many seconds."""
-    wait = query_wait(request)
-    export = await exports.get(resources(request), viewer(request), export_id(request))
+    who, wait = viewer(request), query_wait(request)
+    export = await exports.get(resources(request), who, export_id(request))
     if wait and export.is_active:
         export = await _wait_for_change(request, export, wait)
     return await _answer(request, export)
@@ -96,7 +97,7 @@ async def _answer(request: Request, export: Export, *, status: int = 200) -> Res
     if export.is_active:
         age = (await resources(request).store.now() - export.created_at).total_seconds()
         headers["Retry-After"] = str(limits.retry_after(age))
-    if status == 200 and request.method in {"GET", "HEAD"} and headers["ETag"] in _if_none_match(request):
+    if status == 200 and request.method in {"GET", "HEAD"} and is_known(headers["ETag"], request):
         return Response(status_code=304, headers=headers)
     if status != 200 or request.method == "POST":
         headers["Location"] = f"{resources(request).settings.base_url}/api/v1/exports/{export.id}"
@@ -105,10 +106,16 @@ async def _answer(request: Request, export: Export, *, status: int = 200) -> Res
 
 def etag(export: Export, queue_position: int | None) -> str:
     """The version; while it moves without changing its version, what moves is part of it."""
-    moving = "-".join(str(part) for part in (export.rows_done, export.phase, queue_position) if part)
-    if not (export.is_active and moving):
+    moving = (export.rows_done, export.rows_total, export.bytes, export.phase, queue_position)
+    if not (export.is_active and any(moving)):
         return f'"{export.version}"'
-    return f'"{export.version}-{hashlib.sha256(moving.encode()).hexdigest()[:12]}"'
+    return f'"{export.version}-{hashlib.sha256(repr(moving).encode()).hexdigest()[:12]}"'
+
+
+def is_known(etag: str, request: Request) -> bool:
+    """Whether `If-None-Match` names this tag, weakly compared (RFC 9110, 13.1.2)."""
+    known = _if_none_match(request)
+    return etag in known or "*" in known
 
 
 def _if_none_match(request: Request) -> set[str]:
@@ -124,8 +131,8 @@ async def _wait_for_change(request: Request, export: Export, wait: float) -> Exp
         while True:
             now = await exports.get(resources(request), who, export.id)
             left = ends_at - time.monotonic()
-            seen = any(tag.strip('"').split("-")[0] == str(now.version) for tag in known)
-            if now.version != export.version or (known != {""} and not seen) or left <= 0:
+            seen = any(tag in {"", "*"} or tag.strip('"').split("-")[0] == str(now.version) for tag in known)
+            if now.version != export.version or not seen or left <= 0:
                 return now
             await reader.changes(hub(request).patience(left))
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import re
 import unicodedata
 from urllib.parse import quote
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from webapp.actions import exports
+from webapp.api.exports import is_known
 from webapp.domain.exports import ExportFile, Status
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.failures import Refused
+
+RANGE = re.compile(r"(\d{1,18})-(\d{0,18})|-(\d{1,18})", re.ASCII)
+MAX_RANGES = 20
 
 
 async def download(request: Request) -> Response:
@@ -23,12 +29,34 @@ async def download(request: Request) -> Response:
     if export.file is None:
         raise Refused(409, "NOT_READY", f"There is no file: the export is {export.status.value}.")
     path = resources(request).storage.path(export.file.key)
-    if not path.is_file():
-        raise Refused(410, "GONE", "The file is no longer in the storage. Order the export again.")
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        raise Refused(410, "GONE", "The file is no longer in the storage. Order the export again.") from None
     headers = file_headers(export.file)
-    if headers["ETag"] in {tag.strip() for tag in request.headers.get("if-none-match", "").split(",")}:
+    if is_known(headers["ETag"], request):
         return Response(status_code=304, headers=headers)
-    return FileResponse(path, headers=headers, media_type=export.file.content_type)
+    ranges = _ranges(request, headers["ETag"])
+    if any(first >= stat.st_size or last == 0 for first, last in ranges):
+        raise HTTPException(416, headers={"Content-Range": f"bytes */{stat.st_size}"})
+    if not ranges:
+        request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
+    return FileResponse(path, headers=headers, media_type=export.file.content_type, stat_result=stat)
+
+
+def _ranges(request: Request, etag: str) -> list[tuple[int, int | None]]:
+    """First byte and, of the last bytes of a file, how many. None at all where the header is to be ignored: it is no
+    range of bytes (RFC 9110, 14.2; Starlette would answer 400), or it belongs to other content."""
+    unit, _, text = request.headers.get("range", "").partition("=")
+    parts = [RANGE.fullmatch(part.strip()) for part in text.split(",")]
+    if unit.strip().lower() != "bytes" or len(parts) > MAX_RANGES or request.headers.get("if-range", etag) != etag:
+        return []
+    ranges: list[tuple[int, int | None]] = []
+    for part in parts:
+        if part is None or (part[1] and part[2] and int(part[1]) > int(part[2])):
+            return []
+        ranges.append((int(part[1]), None) if part[1] else (0, int(part[3])))
+    return ranges
 
 
 def file_headers(file: ExportFile) -> dict[str, str]:

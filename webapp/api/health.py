@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import Response
 
 from webapp import queue
 from webapp.api.exports import json_response
-from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import resources
+
+log = logging.getLogger(__name__)
 
 
 async def healthz(request: Request) -> Response:
@@ -25,8 +28,9 @@ async def readyz(request: Request) -> Response:
 
 async def _database(request: Request) -> str:
     try:
-        await resources(request).store.fetch_val(text("SELECT 1"))
-    except DATABASE_ERRORS:
+        await resources(request).store.fetch_val(text("SELECT 1 FROM users LIMIT 1"))
+    except Exception as error:
+        log.warning("the database is not ready", exc_info=error)
         return "unreachable"
     return "ok"
 

@@ -7,6 +7,10 @@ from starlette.responses import Response
 
 from webapp.web.failures import Failure
 
+ERRORS_SHOWN = 50
+FIELD_LENGTH = 200
+"""A body full of mistakes must not make an answer many times its size."""
+
 
 def problem(failure: Failure) -> Response:
     """`code` is stable and meant for programs, `detail` for people, `errors` names the fields."""
@@ -19,7 +23,8 @@ def problem(failure: Failure) -> Response:
         **failure.extra,
     }
     if failure.errors:
-        document["errors"] = [{"field": error.field, "message": error.message} for error in failure.errors]
+        shown = failure.errors[:ERRORS_SHOWN]
+        document["errors"] = [{"field": error.field[:FIELD_LENGTH], "message": error.message} for error in shown]
     return Response(
         msgspec.json.encode(document),
         status_code=failure.status,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from datetime import UTC, date, datetime, time
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from starlette.requests import Request
 from webapp.domain import limits
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.exports import Status
+from webapp.domain.ids import is_id
 from webapp.web.failures import Refused
 
 T = TypeVar("T")
@@ -39,11 +41,19 @@ async def read_body(request: Request, kind: type[T]) -> T:
         raise Refused(415, "UNSUPPORTED_MEDIA_TYPE", "Send JSON, with Content-Type: application/json.")
     body = await request.body()
     try:
-        return msgspec.json.decode(body, type=kind)
+        decoded = msgspec.json.decode(body, type=kind)
+        json.loads(body.decode(), object_pairs_hook=_unique_names, parse_int=str)
+        return decoded
     except msgspec.ValidationError as error:
         raise Invalid([_field_error(str(error))]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, "BAD_JSON", "The body is not valid JSON.") from error
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> None:
+    """msgspec takes the last of two members of one name; what checked the order before us may have read the first."""
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise Refused(400, "BAD_JSON", "The body has an object with the same name twice.")
 
 
 def _field_error(message: str) -> FieldError:
@@ -56,7 +66,7 @@ def _field_error(message: str) -> FieldError:
 
 def query_limit(request: Request) -> int:
     text = request.query_params.get("limit", str(limits.PAGE_SIZE))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= limits.MAX_PAGE_SIZE):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= limits.MAX_PAGE_SIZE):
         raise Invalid([FieldError("limit", f"Must be a whole number from 1 to {limits.MAX_PAGE_SIZE}.")])
     return int(text)
 
@@ -76,6 +86,14 @@ def query_statuses(request: Request) -> tuple[Status, ...]:
         return tuple(Status(name.upper()) for name in names)
     except ValueError as error:
         raise Invalid([FieldError("status", f"Must be one of {', '.join(Status)}.")]) from error
+
+
+def query_name(request: Request, name: str) -> str | None:
+    """A name to filter by, or None. PostgreSQL takes no NUL in a text, so nothing can have such a name."""
+    text = request.query_params.get(name)
+    if text and "\0" in text:
+        raise Invalid([FieldError(name, "Must not contain NUL characters.")])
+    return text or None
 
 
 def query_since(request: Request) -> datetime | None:
@@ -104,6 +122,8 @@ def decode_cursor(text: str | None) -> tuple[datetime, str] | None:
     try:
         raw = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)).decode("ascii")
         seconds, _, export_id = raw.partition(" ")
+        if not is_id(export_id, "exp"):
+            raise ValueError(export_id)
         return datetime.fromtimestamp(round(float(seconds), 3), UTC), export_id
     except (ValueError, binascii.Error, UnicodeError, OverflowError, OSError) as error:
         raise Invalid([FieldError("cursor", "Use next_cursor of the page before, unchanged.")]) from error

@@ -127,7 +127,9 @@ class Hub:
             except queue.QUEUE_ERRORS as error:
                 if self._connected:
                     log.warning("the broker is gone (%s): pages read the store until it is back", type(error).__name__)
-                self._connected = False
+                if self._connected:
+                    self._connected = False
+                    self._tell_everybody()  # who waits for hints would go on to wait for a whole heartbeat
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, longest)
 

@@ -58,8 +58,10 @@ class Place:
 
 
 def _count(request: Request, name: str) -> int:
+    """Beyond 1000 the last few numbers come again, so that a page that polls for days still tries its stream."""
     text = request.query_params.get(name, "0")
-    return min(int(text), 1000) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+    return count if count <= 1000 else 1000 - STREAM_AGAIN_EVERY + count % STREAM_AGAIN_EVERY
 
 
 def live_element(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection, Request
@@ -95,14 +95,41 @@ class RequestLog:
             await self.app(scope, receive, send_and_note)
         finally:
             milliseconds = (time.monotonic() - started) * 1000
-            path = _without_token(scope["path"])
+            path = shown_path(scope["path"])
             access_log.info("%s %s %s %d %.1f ms", request_id, scope["method"], path, status, milliseconds)
 
 
-def _without_token(path: str) -> str:
-    """A one-time sign-in link must not be readable in a log."""
+def shown_path(path: str) -> str:
+    """For a log: without the token of a one-time link, and escaped, so that no client can write lines of its own."""
     prefix = "/sign-in/once/"
-    return prefix + "…" if path.startswith(prefix) else path
+    return prefix + "…" if path.startswith(prefix) else quote(path, safe="/:@!$&'()*+,;=~")
+
+
+class Failures:
+    """Answers what no handler expected. Starlette would do it outside all other middleware: without their headers
+    and after their log line."""
+
+    def __init__(self, app: ASGIApp, refuse: Refuse) -> None:
+        self.app = app
+        self.refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        is_answered = False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_and_note)
+        except Exception as error:
+            if is_answered:
+                raise
+            await self.refuse(Request(scope), error)(scope, receive, send)
 
 
 class BodyLimit:
@@ -120,7 +147,7 @@ class BodyLimit:
         too_large = Refused(413, "TOO_LARGE", f"A request may have at most {limit // 1024} kB.")
         request = Request(scope)
         declared = request.headers.get("content-length", "0")
-        if not declared.isdigit() or int(declared) > limit:
+        if not (declared.isascii() and declared.isdigit() and len(declared) < 12 and int(declared) <= limit):
             await self.refuse(request, too_large)(scope, receive, send)
             return
 
@@ -147,16 +174,12 @@ class Identity:
             await self.app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
-        has_token = "authorization" in connection.headers
+        has_token = bool(connection.headers.get("authorization"))
         if scope["type"] == "http" and not has_token and is_cross_site(connection, scope["method"]):
             refused = Refused(403, "CROSS_SITE", "This request came from another site, so it was not carried out.")
             await self.refuse(Request(scope), refused)(scope, receive, send)
             return
-        try:
-            scope["viewer"] = await identify(connection)
-        except Exception as error:
-            await self.refuse(Request(scope), error)(scope, receive, send)
-            return
+        scope["viewer"] = await identify(connection)
         await self.app(scope, receive, send)
 
 
@@ -181,4 +204,11 @@ def is_cross_site(connection: HTTPConnection, method: str) -> bool:
     if origin is None:
         return False
     expected = {connection.headers.get("host", ""), urlsplit(resources(connection).settings.base_url).netloc}
-    return urlsplit(origin).netloc not in expected
+    return _host_of(origin) not in expected - {""}
+
+
+def _host_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""

@@ -55,13 +55,13 @@ def ordinal(position: int) -> str:
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """`2 minutes ago`, `in 5 days`, or the date when that is more than a week away."""
+    """`2 minutes ago`, `in 5 days`, or the date when that is more than a week away. The past is rounded down."""
     seconds = (moment - now).total_seconds()
     away = abs(seconds)
     if away > RELATIVE_UP_TO:
         return day(moment)
     unit, noun = next(((unit, noun) for unit, noun in SPANS if away >= unit), (1, "second"))
-    count = int(away // unit)
+    count = round(away / unit) if seconds > 0 else int(away // unit)
     if noun == "second" and seconds <= 0 and count < 10:
         return "just now"
     words = counted(count, noun)
