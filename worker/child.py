@@ -18,7 +18,8 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
-from webapp.datasets.sources import Cancelled, RowReader, open_rows
+from webapp.datasets.reading import Cancelled, RowReader
+from webapp.datasets.sources import open_rows
 from webapp.domain import limits
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.exports import Phase

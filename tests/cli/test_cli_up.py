@@ -42,7 +42,7 @@ class Up:
 
     def pid(self, part: str) -> int:
         """As the table says it."""
-        return int(re.search(rf"^{part}  .*  (\d+)$", self.text, re.MULTILINE)[1])
+        return int(re.search(rf"^{part} +(\d+) ", self.text, re.MULTILINE)[1])
 
 
 @pytest.fixture

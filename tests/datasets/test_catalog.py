@@ -167,7 +167,7 @@ type = "dat"
     assert "hunter2" not in str(found)
     assert found == [
         (1, "There is no setting colour here."),
-        (3, "sources.air: url must start with sqlite:///, as in sqlite:///shop.db or sqlite:////srv/shop.db."),
+        (3, "sources.air: url must start with sqlite://, as in sqlite:///shop.db or sqlite:////srv/shop.db."),
         (4, "sources.Sea: a name is a small letter, then at most 62 small letters, digits, _ and -."),
         (4, "sources.Sea: url is missing."),
         (5, "sources.Sea: There is no setting uri here. Did you mean url?"),

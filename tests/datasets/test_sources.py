@@ -12,8 +12,10 @@ import apsw
 import pytest
 
 from webapp.datasets.columns import Column, Kind
-from webapp.datasets.sources import Cancelled, describe, open_rows, preview, sqlite_path
-from webapp.datasets.sqlite_query import kind_of
+from webapp.datasets.readers.sqlite import path_of
+from webapp.datasets.readers.sqlite_query import kind_of
+from webapp.datasets.reading import Cancelled
+from webapp.datasets.sources import describe, open_rows, preview
 from webapp.domain.errors import AttemptFailed, ErrorCode
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {} FROM n"
@@ -154,7 +156,7 @@ def test_a_source_that_cannot_be_opened_is_unreachable(tmp_path):
 
 
 def test_a_locked_source_is_unreachable(url, database, monkeypatch):
-    monkeypatch.setattr("webapp.datasets.sqlite.BUSY_MILLISECONDS", 50)
+    monkeypatch.setattr("webapp.datasets.readers.sqlite.BUSY_MILLISECONDS", 50)
     with contextlib.closing(apsw.Connection(str(database))) as other:  # two SQLite libraries would not see each other
         other.execute("BEGIN EXCLUSIVE")
         assert failure(url, "SELECT 1 FROM stations").code is ErrorCode.SOURCE_UNREACHABLE
@@ -163,9 +165,9 @@ def test_a_locked_source_is_unreachable(url, database, monkeypatch):
 def test_paths_are_relative_first_and_absolute_where_only_that_exists(database, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.db").touch()
-    assert sqlite_path("sqlite:///here.db").resolve() == tmp_path / "here.db"
-    assert sqlite_path(f"sqlite:///{str(database).lstrip('/')}") == database
-    assert sqlite_path(f"sqlite:///{database}") == database
+    assert path_of("sqlite:///here.db").resolve() == tmp_path / "here.db"
+    assert path_of(f"sqlite:///{str(database).lstrip('/')}") == database
+    assert path_of(f"sqlite:///{database}") == database
 
 
 def test_one_snapshot_for_the_whole_read(url, database):

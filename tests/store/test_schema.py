@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -89,10 +91,20 @@ async def test_migrating_again_changes_nothing_and_keeps_the_rows(empty_database
     assert await on(empty_database, differences) == []
 
 
+MIGRATE = "import asyncio, sys; from webapp.store.schema import migrate; asyncio.run(migrate(sys.argv[1]))"
+
+
 async def test_two_migrations_at_once_leave_one_schema(empty_database: str):
-    results = await asyncio.gather(migrate(empty_database), migrate(empty_database), return_exceptions=True)
-    assert results == [None, None]
+    processes = [await asyncio.create_subprocess_exec(sys.executable, "-c", MIGRATE, empty_database) for _ in range(3)]
+    assert [await process.wait() for process in processes] == [0, 0, 0]
     assert await on(empty_database, differences) == []
+
+
+async def test_a_migration_that_fails_half_way_leaves_nothing_behind(empty_database: str):
+    await on(empty_database, lambda c: c.execute(text("CREATE TABLE settings (name text)")) and None)
+    with pytest.raises(DBAPIError, match="already exists"):
+        await migrate(empty_database)
+    assert await on(empty_database, lambda c: inspect(c).get_table_names()) == ["settings"]
 
 
 async def test_nothing_is_opened_on_an_old_schema(settings: Settings):

@@ -24,7 +24,7 @@ from webapp.queue import QueueName
 from webapp.resources import broker_url, open_catalog
 from webapp.settings import BadSettings, Settings, read_settings
 from webapp.store.database import Store
-from webapp.store.schema import head_version, require_current_schema
+from webapp.store.schema import OutdatedSchema, head_version, require_current_schema
 from webapp.store.tables import exports
 
 OLDEST_PYTHON = (3, 11)
@@ -61,22 +61,20 @@ def run_doctor() -> int:
 
 
 async def _examine(settings: Settings) -> bool:
-    healthy = True
+    unwell: set[str] = set()
     for name, check in CHECKS.items():
         try:
+            if "database" in unwell and name in NEED_DATABASE:
+                raise Unwell("cannot be told without the database", "mend the database first")
             _tell(name, await check(settings))
         except Unwell as error:
-            healthy = False
+            unwell.add(name)
             _tell(name, str(error), mend=error.mend)
         except Exception as error:
-            healthy = False
-            _tell(name, _reason(error), mend="see the part above that fails first")
-    return healthy
-
-
-def _reason(error: Exception) -> str:
-    explanation = explain(error)
-    return " ".join(explanation[0]) if explanation else f"{type(error).__name__}: {error}"
+            unwell.add(name)
+            lines, _ = explain(error) or ([f"{type(error).__name__}: {error}"], EXIT_PROBLEM)
+            _tell(name, " ".join(lines), mend=MENDS.get(name, "look into the logs"))
+    return not unwell
 
 
 def _tell(name: str, text: str, *, mend: str | None = None) -> None:
@@ -125,7 +123,10 @@ async def front_end(_settings: Settings) -> str:
 
 
 async def database_schema(settings: Settings) -> str:
-    await require_current_schema(settings.database_url)
+    try:
+        await require_current_schema(settings.database_url)
+    except OutdatedSchema as error:
+        raise Unwell(str(error).partition(" Run:")[0], "exportdesk migrate") from None
     return f"at version {head_version()}"
 
 
@@ -178,6 +179,8 @@ async def finished_files(settings: Settings) -> str:
 async def datasets(settings: Settings) -> str:
     catalog = await asyncio.to_thread(open_catalog, settings)
     problems = await asyncio.to_thread(answer_problems, catalog, settings)
+    if problems and settings.config is None:
+        raise Unwell("the demo data is not there, or not whole", "exportdesk up makes it when demo.db is missing")
     if problems:
         raise Unwell(problems[0].message, f"exportdesk datasets check lists all {len(problems)}")
     return f"{count(len(catalog.datasets), 'dataset')}, all answer"
@@ -191,7 +194,7 @@ async def stuck_work(settings: Settings) -> str:
         for status, column, seconds in _thresholds(settings):
             since = now - timedelta(seconds=seconds + SLACK)
             query = select(func.count()).where(exports.c.status == status.value, exports.c[column] < since)
-            if found := (await store.fetch_all(query))[0][0]:
+            if found := await store.fetch_val(query):
                 stuck.append(f"{found} {status}")
     if stuck:
         raise Unwell(f"stuck: {', '.join(stuck)}", "the sweep mends it: exportdesk worker callbacks")
@@ -229,4 +232,11 @@ CHECKS: dict[str, Check] = {
     "finished files": finished_files,
     "datasets": datasets,
     "stuck work": stuck_work,
+}
+
+NEED_DATABASE = frozenset({"database clock", "stuck work"})
+MENDS = {
+    "database": "start it, or check EXPORTDESK_DATABASE_URL",
+    "datasets": "exportdesk datasets check",
+    "secret key": "check EXPORTDESK_DATA_DIR",
 }

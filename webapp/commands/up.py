@@ -151,17 +151,17 @@ def _host(settings: Settings) -> str:
 def _show(settings: Settings, supervisor: Supervisor, prepared: Mapping[str, Any]) -> None:
     pids = {service.name: str(service.process.pid) if service.process else "–" for service in supervisor.services}
     rows = [
-        ("web", settings.base_url, pids["web"]),
-        ("worker exports", f"{settings.worker_slots} exports at a time", pids["worker exports"]),
-        ("worker callbacks", "deliveries and sweeps", pids["worker callbacks"]),
-        ("broker", without_password(settings.redis_url or f"unix:{settings.broker_socket}"), pids.get("broker", "")),
-        ("database", without_password(settings.database_url), ""),
-        ("files", without_password(settings.storage_url), ""),
-        ("datasets", _datasets(settings, prepared["datasets"]), ""),
-        ("logs", str(settings.log_dir), ""),
-        ("supervisor", "this process", str(os.getpid())),
+        ("web", pids["web"], settings.base_url),
+        ("worker exports", pids["worker exports"], f"{settings.worker_slots} exports at a time"),
+        ("worker callbacks", pids["worker callbacks"], "deliveries and sweeps"),
+        ("broker", pids.get("broker", ""), without_password(settings.redis_url or f"unix:{settings.broker_socket}")),
+        ("supervisor", str(os.getpid()), "this process"),
+        ("database", "", without_password(settings.database_url)),
+        ("files", "", without_password(settings.storage_url)),
+        ("datasets", "", _datasets(settings, prepared["datasets"])),
+        ("logs", "", str(settings.log_dir)),
     ]
-    head, _, body = table([("part", "where", "pid"), *rows]).partition("\n")
+    head, _, body = table([("part", "pid", "where"), *rows]).partition("\n")
     say(f"\n{coloured(head, 'dim')}\n{body}")
     say(f"\nSign in as {prepared['admin']} (once, within the hour):\n  {coloured(prepared['link'], 'bold')}")
     say("\nCtrl-C stops everything.")

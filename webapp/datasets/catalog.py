@@ -24,7 +24,8 @@ from webapp.datasets.declaration import (
 from webapp.datasets.declared_parameters import read_parameter
 from webapp.datasets.parameters import Moment, Unfit, bind_values, default_value
 from webapp.datasets.placeholders import foreign_parameters, named_parameters
-from webapp.datasets.sources import describe, sqlite_path
+from webapp.datasets.reading import BadUrl
+from webapp.datasets.sources import describe, missing, normalized
 from webapp.datasets.tables import LineIndex, Report, Table
 from webapp.domain.access import Role
 from webapp.domain.errors import AttemptFailed, export_error
@@ -52,7 +53,6 @@ LARGEST_LIMIT = 10**12
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 NAME_RULE = "a name is a small letter, then at most 62 small letters, digits, _ and -."
 INSERT = re.compile(r"\$\{([^}]*)\}")
-SQLITE = "sqlite:///"
 DATASET_KEYS = (
     "title", "description", "source", "sql", "parameters", "roles", "formats",
     "row_limit", "max_bytes", "execution_limit", "max_attempts",
@@ -81,11 +81,11 @@ def load_catalog(path: Path, environ: Mapping[str, str]) -> Catalog:
 def check_catalog(catalog: Catalog, path: Path) -> list[Problem]:
     """Runs each query for no rows, with its defaults; tells what fails, at the line of its `sql`."""
     report = Report(str(path), LineIndex(_read_text(path)))
-    missing = {source.name for source in catalog.sources.values() if not _has_file(source)}
-    for name in missing:
-        report.add(("sources", name, "url"), _missing_file(catalog.sources[name]))
+    absent = {name: sentence for name, source in catalog.sources.items() if (sentence := missing(source.url))}
+    for name, sentence in absent.items():
+        report.add(("sources", name, "url"), f"sources.{name}: {sentence}")
     for dataset in catalog.datasets.values():
-        if dataset.source not in missing and (message := _refusal(catalog, dataset)):
+        if dataset.source not in absent and (message := _refusal(catalog, dataset)):
             report.add(("datasets", dataset.name, "sql"), f"datasets.{dataset.name}: {message}")
     return sorted(report.problems, key=lambda problem: problem.line)
 
@@ -138,17 +138,11 @@ def _read_source(table: Table, folder: Path, environ: Mapping[str, str]) -> Sour
     table.require("url")
     given = table.text("url") or ""
     url = INSERT.sub(partial(_inserted, table, folder, environ), given)
-    if given and not url.startswith(SQLITE):
-        table.wrong("url", f"url must start with {SQLITE}, as in sqlite:///shop.db or sqlite:////srv/shop.db.")
-    elif given and url == SQLITE:
-        table.wrong("url", "url names no file.")
-    return Source(table.path[-1], SQLITE + str(_absolute(folder, url.removeprefix(SQLITE))))
-
-
-def _absolute(folder: Path, text: str) -> Path:
-    """In the folder; but three slashes are easily taken for an absolute path, so where only that exists, that is it."""
-    path, absolute = folder / text, Path("/") / text
-    return absolute if absolute.is_file() and not path.exists() else path
+    try:
+        return Source(table.path[-1], normalized(url, folder) if given else "")
+    except BadUrl as bad:
+        table.wrong("url", str(bad))
+        return Source(table.path[-1], "")
 
 
 def _inserted(table: Table, folder: Path, environ: Mapping[str, str], match: re.Match[str]) -> str:
@@ -223,14 +217,6 @@ def _check_parameters(table: Table, sql: str, declared: list[str]) -> None:
         if name not in used:
             path = (*table.path, "parameters", name)
             table.report.add(path, f"{table.name}: sql never uses the parameter :{name[:64]}.")
-
-
-def _has_file(source: Source) -> bool:
-    return sqlite_path(source.url).is_file()
-
-
-def _missing_file(source: Source) -> str:
-    return f"sources.{source.name}: There is no file {sqlite_path(source.url)}."
 
 
 def _refusal(catalog: Catalog, dataset: Dataset) -> str | None:

@@ -1,61 +1,24 @@
-"""Opening a source of rows by its URL. A new kind of source is one module with a `RowReader` and a line here."""
+"""Sources by the scheme of their URL: what a catalog may name, and opening one to read rows from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from types import ModuleType
+from typing import Any
 
 from webapp.datasets.columns import Column, Row
+from webapp.datasets.reading import BadUrl, RowReader
 from webapp.domain.errors import AttemptFailed, ErrorCode
 
-BATCH_ROWS = 500
 NO_ROWS: list[Row] = []
-SQLITE_SCHEME = "sqlite:///"
 
-
-class Cancelled(Exception):
-    """The read was cancelled."""
-
-
-class RowReader(Protocol):
-    """One query's result, read once, front to back, from one snapshot of the source.
-
-    Reading raises `AttemptFailed` with SOURCE_UNREACHABLE, QUERY_ERROR, BAD_PARAMETER, TIMEOUT, DISK_FULL or
-    OUT_OF_MEMORY, and `Cancelled` after `cancel()`.
-    """
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Known before the first row, and for a result without rows."""
-        ...
-
-    @property
-    def invalid_text(self) -> int:
-        """How many cells so far held text that is not valid in its encoding; bad bytes became U+FFFD."""
-        ...
-
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
-        """The rows, `size` at a time; never an empty batch."""
-        ...
-
-    def count(self, seconds: float) -> int | None:
-        """The exact number of rows, or None when counting takes longer than `seconds` or is not possible."""
-        ...
-
-    def cancel(self) -> None:
-        """Ends the query, also in the source; may be called from any thread, at any time."""
-        ...
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
+READERS: Mapping[str, str] = {
+    "sqlite": "webapp.datasets.readers.sqlite",
+}
+"""Module by scheme; imported when asked for, so that a child process pays only for what its order needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +30,19 @@ class Preview:
     truncated: bool
 
 
-def sqlite_path(url: str) -> Path:
-    """The file a `sqlite:///` URL means: relative to the current directory, or absolute where only that exists."""
-    path = Path(url.removeprefix(SQLITE_SCHEME))
-    absolute = Path("/") / path
-    return absolute if not path.exists() and absolute.exists() else path
+def normalized(url: str, folder: Path) -> str:
+    """The URL as readers take it: relative files are in `folder`. Raises BadUrl."""
+    reader = _reader_for(url)
+    if reader is None:
+        schemes = " or ".join(f"{scheme}://" for scheme in READERS)
+        raise BadUrl(f"url must start with {schemes}, as in sqlite:///shop.db or sqlite:////srv/shop.db.")
+    return reader.normalized(url, folder)
+
+
+def missing(url: str) -> str | None:
+    """A sentence when the file that the source needs is not there."""
+    reader = _reader_for(url)
+    return reader.missing(url) if reader else None
 
 
 def open_rows(url: str, sql: str, params: Mapping[str, Any]) -> RowReader:
@@ -93,8 +64,12 @@ def preview(url: str, sql: str, params: Mapping[str, Any], *, rows: int, seconds
 
 
 def _open(url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> RowReader:
-    if not url.startswith(SQLITE_SCHEME):
+    reader = _reader_for(url)
+    if reader is None:
         raise AttemptFailed(ErrorCode.SOURCE_UNREACHABLE)
-    from webapp.datasets.sqlite import SqliteReader  # a child process imports only what its order needs
+    return reader.open_reader(url, sql, params, seconds=seconds)
 
-    return SqliteReader(sqlite_path(url), sql, params, seconds=seconds)
+
+def _reader_for(url: str) -> ModuleType | None:
+    name = READERS.get(url.partition(":")[0])
+    return import_module(name) if name else None

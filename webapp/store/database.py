@@ -58,6 +58,7 @@ class WarmPool(SQLitePool):
         super().__init__(url, factory=WarmSQLite)
         self._idle: list[aiosqlite.Connection] = []
         self._places = asyncio.Semaphore(WARM_CONNECTIONS)
+        self._closed = False
 
     async def acquire(self) -> aiosqlite.Connection:
         await self._places.acquire()
@@ -71,7 +72,10 @@ class WarmPool(SQLitePool):
         try:
             if connection.in_transaction:
                 await connection.rollback()
-            self._idle.append(connection)
+            if self._closed:
+                await super().release(connection)
+            else:
+                self._idle.append(connection)
         except BaseException:
             await super().release(connection)
             raise
@@ -79,6 +83,8 @@ class WarmPool(SQLitePool):
             self._places.release()
 
     async def close(self) -> None:
+        """A connection that is out just now is closed when it comes back."""
+        self._closed = True
         while self._idle:
             await super().release(self._idle.pop())
 
@@ -139,6 +145,7 @@ class Store:
 
         Begun on the driver's connection: `databases` begins deferred on SQLite, where two read-then-write
         transactions fail at once whatever the busy timeout says, and loses the connection when beginning fails.
+        A task that is cancelled while it waits to begin rolls back too: its thread may get the lock after all.
         """
         if not self.is_sqlite:
             async with self.connection() as connection, connection.raw_connection.transaction():
@@ -146,8 +153,8 @@ class Store:
             return
         async with self._writing, self.connection() as connection:
             raw = connection.raw_connection
-            await raw.execute("BEGIN IMMEDIATE")
             try:
+                await raw.execute("BEGIN IMMEDIATE")
                 yield
                 await raw.commit()
             except BaseException:

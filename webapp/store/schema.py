@@ -47,8 +47,9 @@ async def require_current_schema(url: str) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+    """In one transaction, which keeps two migrations apart: on SQLite the driver would not begin one for DDL."""
+    is_postgres = connection.dialect.name == "postgresql"
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})" if is_postgres else "BEGIN IMMEDIATE")
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     command.upgrade(config, "head")
@@ -71,7 +72,7 @@ async def _run(url: str, work: Any) -> Any:
 
 
 def _run_sqlite(url: str, work: Any) -> Any:
-    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 30})
+    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 30, "isolation_level": None})
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = wal")

@@ -21,6 +21,7 @@ from webapp.web.failures import Refused
 
 SESSION_COOKIE = "exportdesk_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+LOGGED_PATH = 500
 OPEN_PATHS = ("/static/", "/healthz", "/readyz")
 
 SECURITY_HEADERS = {
@@ -102,7 +103,7 @@ class RequestLog:
 def shown_path(path: str) -> str:
     """For a log: without the token of a one-time link, and escaped, so that no client can write lines of its own."""
     prefix = "/sign-in/once/"
-    return prefix + "…" if path.startswith(prefix) else quote(path, safe="/:@!$&'()*+,;=~")
+    return prefix + "…" if path.startswith(prefix) else quote(path[:LOGGED_PATH], safe="/:@!$&'()*+,;=~")
 
 
 class Failures:

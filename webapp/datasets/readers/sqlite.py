@@ -18,10 +18,13 @@ from urllib.parse import quote
 import apsw
 
 from webapp.datasets.columns import Row
-from webapp.datasets.sources import BATCH_ROWS, Cancelled
-from webapp.datasets.sqlite_query import Query, authorize, bindable, query_error
+from webapp.datasets.readers.sqlite_query import Query, authorize, bindable, query_error
+from webapp.datasets.reading import BATCH_ROWS, BadUrl, Cancelled
 from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.formats import Options
 
+SCHEME = "sqlite:///"
+HERE = Path()
 BUSY_MILLISECONDS = 5000
 STEPS_BETWEEN_CHECKS = 50_000
 MEMORY_LIMIT = "its memory limit"
@@ -35,6 +38,32 @@ UNREACHABLE = (
     apsw.CorruptError,
     apsw.PermissionsError,
 )
+
+
+def normalized(url: str, folder: Path) -> str:
+    """Three slashes are relative to the catalog's folder, four are absolute. Raises BadUrl."""
+    text = url.removeprefix(SCHEME)
+    if not url.startswith(SCHEME):
+        raise BadUrl(f"url must start with {SCHEME}, as in sqlite:///shop.db or sqlite:////srv/shop.db.")
+    if not text:
+        raise BadUrl("url names no file.")
+    return SCHEME + str(path_of(url, folder))
+
+
+def missing(url: str) -> str | None:
+    path = path_of(url)
+    return None if path.is_file() else f"There is no file {path}."
+
+
+def path_of(url: str, folder: Path = HERE) -> Path:
+    """In the folder; but three slashes are easily taken for an absolute path, so where only that exists, that is it."""
+    text = url.removeprefix(SCHEME)
+    path, absolute = folder / text, Path("/") / text
+    return absolute if absolute.is_file() and not path.exists() else path
+
+
+def open_reader(url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> SqliteReader:
+    return SqliteReader(path_of(url), sql, params, seconds=seconds)
 
 
 class SqliteReader:
@@ -89,6 +118,13 @@ class SqliteReader:
             return None
         finally:
             connection.close(True)
+
+    def estimate(self) -> int | None:
+        """SQLite's planner keeps its guesses to itself."""
+        return None
+
+    def raw_csv(self, options: Options) -> Iterator[tuple[bytes, int]] | None:
+        return None
 
     def cancel(self) -> None:
         self._halted = Cancelled()

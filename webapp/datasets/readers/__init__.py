@@ -1,0 +1,6 @@
+"""Readers, one module a kind of source. A new kind is one module here and a line in `sources.READERS`.
+
+Each module has `normalized(url, folder)`, which a catalog calls when it is loaded (BadUrl when it cannot be one),
+`missing(url)`, a sentence when the file that the source needs is not there, and `open_reader(url, sql, params,
+seconds=…)`, which gives a `RowReader`.
+"""
