@@ -85,8 +85,8 @@
     const connection = live._htmx?.sse;
     if (!connection) return;
     connection.config.reconnectMaxAttempts = -1;
-    connection.abortController?.abort();
-    connection.reader?.cancel();
+    if (connection.reader) connection.reader.cancel();
+    else connection.abortController?.abort();
   }
 
   function stop(kind) {
@@ -95,7 +95,6 @@
     retryTimer = null;
     const live = element();
     if (live) {
-      window.htmx.trigger(live, "htmx:abort");
       closeStream(live);
       for (const name of ["hx-get", "hx-trigger", "hx-sse:connect"]) live.removeAttribute(name);
     }
@@ -184,6 +183,7 @@
   });
 
   document.addEventListener("htmx:sse:after:message", () => {
+    if (stopped) return;
     notice(null);
     remember();
   });

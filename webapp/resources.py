@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from webapp import queue, storage
 from webapp.datasets.catalog import Catalog, demo_catalog, load_catalog
@@ -26,7 +27,7 @@ class Resources:
 
 def broker_url(settings: Settings) -> str:
     """REDIS_URL, or the socket at which `up` runs the embedded broker."""
-    return settings.redis_url or f"unix://{settings.broker_socket}"
+    return settings.redis_url or f"unix://{quote(str(settings.broker_socket))}"
 
 
 def open_catalog(settings: Settings) -> Catalog:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 PREFIX = "EXPORTDESK_"
 SOCKET_PATH_BYTES = 100
@@ -159,12 +159,12 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     settings = Settings(
         data_dir=data_dir,
         database_url=reader.url(
-            "DATABASE_URL", f"sqlite:///{data_dir}/exportdesk.db", ("sqlite", "postgresql", "postgres")
+            "DATABASE_URL", f"sqlite:///{quote(str(data_dir))}/exportdesk.db", ("sqlite", "postgresql", "postgres")
         ),
         redis_url=reader.url("REDIS_URL", "redis://", ("redis", "rediss", "unix"))
         if reader.text("REDIS_URL")
         else None,
-        storage_url=reader.url("STORAGE_URL", f"file://{data_dir}/files", ("file",)),
+        storage_url=reader.url("STORAGE_URL", f"file://{quote(str(data_dir))}/files", ("file",)),
         config=Path(config).absolute() if config else None,
         secret_key=_secret_key(reader, data_dir),
         base_url=reader.url("BASE_URL", f"http://{shown_host}:{port}", ("http", "https")).rstrip("/"),

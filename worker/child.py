@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,8 +24,9 @@ from webapp.datasets.sources import open_rows
 from webapp.domain import limits
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.exports import Phase
-from webapp.domain.formats import API_DEFAULTS, parse_options
+from webapp.domain.formats import API_DEFAULTS, Options, parse_options
 from worker.formats import writer_for
+from worker.formats.csv import CsvWriter
 from worker.formats.writer import WARNINGS, Metadata, Writer
 from worker.messages import CANCEL, Assignment, Failed, Finished, Message, Progressed, decode_assignment, encode
 from worker.sink import Sink
@@ -75,17 +77,18 @@ class Attempt:
         self._tell(Phase.COUNTING)
         with open_rows(order.url, order.sql, order.params) as reader:
             self._reader = reader
+            if self.cancelled.is_set():
+                raise Cancelled
             self._total = reader.count(limits.COUNT_SECONDS)
             self._check_rows(self._total or 0)
             options = parse_options(order.options, order.format, defaults=API_DEFAULTS)
             self._sink = sink = Sink(Path(order.path), compression=options.compression, max_bytes=order.max_bytes)
             self._writer = writer = writer_for(order.format)
             writer.open(reader.columns, options, sink, self._metadata())
-            for batch in reader.batches():
+            for rows in _written(reader, writer, options):
                 if self.cancelled.is_set():
                     raise Cancelled
-                writer.write(batch)
-                self._rows += len(batch)
+                self._rows += rows
                 self._check_rows(self._rows)
                 self._tell(Phase.READING)
             self._tell(Phase.WRITING, now=True)
@@ -120,6 +123,19 @@ class Attempt:
             self._writer.abort()
         if self._sink is not None:
             self._sink.abort()
+
+
+def _written(reader: RowReader, writer: Writer, options: Options) -> Iterator[int]:
+    """Everything the reader has goes to the writer; gives the number of rows of each portion."""
+    lines = reader.raw_csv(options) if isinstance(writer, CsvWriter) else None
+    if lines is not None and isinstance(writer, CsvWriter):
+        for data, rows in lines:
+            writer.write_lines(data)
+            yield rows
+        return
+    for batch in reader.batches():
+        writer.write(batch)
+        yield len(batch)
 
 
 def limit_memory(mib: int) -> None:

@@ -15,7 +15,8 @@ log = logging.getLogger("worker.child")
 
 LINE_BYTES = 1024 * 1024
 STOP_SECONDS = 2.0
-COMMAND = (sys.executable, "-m", "worker.child")
+COMMAND = (sys.executable, "-P", "-m", "worker.child")
+"""With -P a file named `worker` in the current folder is not taken for ours."""
 
 
 class Child:

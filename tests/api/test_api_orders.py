@@ -143,7 +143,8 @@ async def test_a_key_whose_export_was_deleted_orders_anew(client: httpx.AsyncCli
 async def test_a_key_that_cannot_be_one_is_named(
     client: httpx.AsyncClient, resources: Resources, key: str | bytes
 ) -> None:
-    response = await client.post(URL, json=ORDER, headers=[(b"Idempotency-Key", key if isinstance(key, bytes) else key.encode())])  # fmt: skip
+    raw = key if isinstance(key, bytes) else key.encode()
+    response = await client.post(URL, json=ORDER, headers=[(b"Idempotency-Key", raw)])
     assert fields_of(response) == ["Idempotency-Key"]
     assert await rows_written(resources) == (0, 0, 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -58,9 +59,17 @@ class Stream:
             return False
         return True
 
+    async def _lines(self) -> AsyncIterator[str]:
+        """As the standard has it: httpx would break lines at U+2028 and the like as well."""
+        left = b""
+        async for chunk in self.response.aiter_bytes():
+            *lines, left = re.split(rb"\r\n|\n|\r", left + chunk)
+            for line in lines:
+                yield line.decode()
+
     async def read(self) -> None:
         fields: dict[str, list[str]] = {}
-        async for line in self.response.aiter_lines():
+        async for line in self._lines():
             if line:
                 name, _, value = line.partition(":")
                 fields.setdefault(name, []).append(value.removeprefix(" "))

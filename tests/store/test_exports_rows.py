@@ -262,11 +262,11 @@ NAMES = [
     [
         ("100%", ["100%"]),
         ("%", ["100%"]),
-        ("_", ["a_b"]),
+        ("d_", []),
         ("a_b", ["a_b"]),
         ("/", ["a/b"]),
         ("a/b", ["a/b"]),
-        ("\\", None),
+        ("\\", ["a\\b"]),
         ("a\\b", ["a\\b"]),
         ("münchen", ["München", "MÜNCHEN"]),
         ("München", ["München", "MÜNCHEN"]),
@@ -282,16 +282,16 @@ NAMES = [
         ("ΣΊΣΥΦΟΣ", ["ΣΊΣΥΦΟΣ"]),
         ("Percent", ["100 percent"]),
         ("nowhere", []),
+        ("x" * 60_000, []),
         ("'; DROP TABLE exports; --", []),
     ],
 )
-async def test_text_is_found_as_it_is_written(store: Store, writer: Viewer, text: str, found: list[str] | None):
+async def test_text_is_found_as_it_is_written(store: Store, writer: Viewer, text: str, found: list[str]):
     async with store.transaction():
-        made = [await put(store, writer, dataset="d", params={"p": name}) for name in NAMES]
+        for name in NAMES:
+            await put(store, writer, dataset="d", params={"p": name})
     hits = await rows.list_page(store, ListFilter(text=text), limit=100, after=None)
-    names = {export.params["p"] for export in hits}
-    assert names == set(found) if found is not None else "a\\b" in names
-    assert len(made) == len(NAMES)
+    assert {export.params["p"] for export in hits} == set(found)
 
 
 # Counts and places

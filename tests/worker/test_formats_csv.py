@@ -75,11 +75,17 @@ def test_null_is_an_empty_field_and_empty_text_is_quoted(out):
     assert text_of(out, [(None, "", 1)], a="text", b="text", c="integer") == 'a,b,c\r\n,"",1\r\n'
 
 
-@pytest.mark.parametrize("kind", ["text", "integer", "decimal"])
+@pytest.mark.parametrize("kind", ["text", "integer", "float"])
 def test_safe_prefixes_text_in_any_column_and_never_a_number(out, kind):
     rows = [("=1",), ("-5",), (-5,), (-0.5,), ("\tx",), ("\rx",), ("x=1",), (Decimal("-1.10"),)]
     text = text_of(out, rows, Options(csv_text="safe"), v=kind)
     assert text == "v\r\n'=1\r\n'-5\r\n-5\r\n-0.5\r\n'\tx\r\n\"'\rx\"\r\nx=1\r\n-1.10\r\n"
+
+
+def test_a_decimal_that_its_source_gives_as_text_is_a_number(out):
+    rows = [("-5",), ("123456789012345678.12",), ("-0.10",), ("-Infinity",), ("NaN",), ("-007",), ("-5;",), ("=1",)]
+    text = text_of(out, rows, Options(csv_text="safe"), v="decimal")
+    assert text == "v\r\n-5\r\n123456789012345678.12\r\n-0.10\r\n-Infinity\r\nNaN\r\n'-007\r\n'-5;\r\n'=1\r\n"
 
 
 def test_safe_covers_the_header_too(out):

@@ -74,7 +74,7 @@ async def order(
         version=1,
         created_at=now,
     )
-    stored, is_new = await _write_order(resources, export, idempotency_key)
+    stored, is_new = await _write_order(resources, export, wanted, idempotency_key)
     if not is_new:
         return stored, False
     return await hand_over(resources, stored.id), True
@@ -113,15 +113,22 @@ def order_key(owner: str, dataset: str, params: Mapping[str, Any], format: str, 
     return hashlib.sha256(canonical).hexdigest()
 
 
-async def _write_order(resources: Resources, export: Export, key: str | None) -> tuple[Export, bool]:
+def _as_sent(owner: str, wanted: Order) -> str:
+    return order_key(owner, wanted.dataset, wanted.params, wanted.format, wanted.options)
+
+
+async def _write_order(resources: Resources, export: Export, wanted: Order, key: str | None) -> tuple[Export, bool]:
+    """A key stands for what was sent: the same body may mean another moment when a default is relative to now."""
     store = resources.store
     async with store.transaction():
         await people.lock_user(store, export.owner)
+        sent = "" if key is None else _as_sent(export.owner, wanted)
         since = export.created_at - DAY
         if key is not None and (use := await idempotency.find(store, export.owner, key, since=since)):
-            if use.order_key != export.order_key:
+            answered = await rows.get(store, use.export_id)
+            if use.order_key != sent and not (answered and answered.order_key == export.order_key):
                 raise KeyReused
-            if answered := await rows.get(store, use.export_id):
+            if answered:
                 return answered, False
         active = await rows.get_active_by_order(store, export.order_key)
         if active is None:
@@ -130,7 +137,7 @@ async def _write_order(resources: Resources, export: Export, key: str | None) ->
             await events.record(store, export, at=export.created_at, base_url=resources.settings.base_url)
         answer = active or export
         if key is not None:
-            use = idempotency.KeyUse(export.order_key, answer.id)
+            use = idempotency.KeyUse(sent, answer.id)
             await idempotency.remember(store, export.owner, key, use, at=export.created_at)
         return answer, active is None
 

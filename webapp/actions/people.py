@@ -38,7 +38,8 @@ class NewSession:
 async def add_user(resources: Resources, name: str, role: Role, *, actor: str, password: str | None = None) -> User:
     """Raises Invalid for a name that is taken or cannot be one, and for a weak password."""
     if not USER_NAME.fullmatch(name):
-        raise Invalid([FieldError("name", "A name has 1 to 63 letters, digits or . _ @ + - and starts with a letter.")])
+        sentence = "A name has 1 to 63 letters, digits or . _ @ + - and starts with a letter or a digit."
+        raise Invalid([FieldError("name", sentence)])
     async with resources.store.transaction():
         now = await resources.store.now()
         password_hash = await hash_password(password) if password is not None else None
@@ -94,7 +95,7 @@ async def hash_password(password: str) -> str:
 async def sign_in(resources: Resources, name: str, password: str) -> NewSession | None:
     """None when name or password is wrong; which of the two is not told, and takes the same time."""
     async with resources.store.connection():
-        user = await people.user_by_name(resources.store, name[:100])
+        user = await people.user_by_name(resources.store, name) if USER_NAME.fullmatch(name) else None
     known = user.password_hash if user and not user.disabled_at else None
     if not await asyncio.to_thread(_verify, known or _NOBODY, password[: PASSWORD_LENGTH[1]]) or not (user and known):
         return None

@@ -123,11 +123,12 @@ async def _delete_orphans(resources: Resources, now: datetime) -> int:
 
 
 async def _purge(resources: Resources, now: datetime) -> int:
-    """Events, idempotency keys and sessions past their time."""
+    """Events, idempotency keys, sessions and sign-in links past their time."""
     async with resources.store.transaction():
         count = await events.purge(resources.store, before=now - resources.settings.event_retention, limit=BATCH)
         await idempotency.purge(resources.store, before=now - DAY)
         count += await people.delete_expired_sessions(resources.store, now=now)
+        count += await people.delete_spent_links(resources.store, now=now)
     return count
 
 

@@ -37,7 +37,8 @@ async def of_export(request: Request) -> Response:
     """The events of one export; its owner is checked first. The stream ends with the export."""
     export = await exports.get(resources(request), viewer(request), export_id(request))
     if _wants_stream(request):
-        return event_stream(request, _stream(request, owner=export.owner, export=export.id))
+        replay = await _replay_from(request, export.owner, export.id)
+        return event_stream(request, _stream(request, replay, owner=export.owner, export=export.id))
     return await _page(request, owner=None, export=export.id)
 
 
@@ -46,7 +47,8 @@ async def index(request: Request) -> Response:
     who = viewer(request)
     owner = None if who.is_admin and request.query_params.get("all") == "1" else who.id
     if _wants_stream(request):
-        return event_stream(request, _stream(request, owner=owner, export=None))
+        replay = await _replay_from(request, owner, None)
+        return event_stream(request, _stream(request, replay, owner=owner, export=None))
     return await _page(request, owner=owner, export=None)
 
 
@@ -76,9 +78,10 @@ async def _position(request: Request, text: str | None) -> int | None:
     return event.seq if event else None
 
 
-async def _stream(request: Request, *, owner: str | None, export: str | None) -> AsyncIterator[ServerSentEvent]:
+async def _stream(
+    request: Request, replay: Replay, *, owner: str | None, export: str | None
+) -> AsyncIterator[ServerSentEvent]:
     """Subscribed first, then replayed from the cursor, then as things happen; known ids are not sent twice."""
-    replay = await _replay_from(request, owner, export)
     if replay.is_reset:
         yield ServerSentEvent(event="reset", data="The event you know is no longer kept. Read the exports again.")
     async for changes in follow(request, owner=owner, ids=frozenset({export}) if export else None):
@@ -96,7 +99,10 @@ async def _stream(request: Request, *, owner: str | None, export: str | None) ->
 
 
 async def _replay_from(request: Request, owner: str | None, export: str | None) -> Replay:
-    """From `Last-Event-ID` or `after`; without either, from the start of one export, or from now on for all."""
+    """From `Last-Event-ID` or `after`; without either, from the start of one export, or from now on for all.
+
+    Raises Invalid, so it is asked before the stream begins: one that breaks off is asked for again for ever.
+    """
     store, given = resources(request).store, request.headers.get("last-event-id") or request.query_params.get("after")
     replay = Replay(store, owner=None if export else owner, export=export)
     async with store.connection():

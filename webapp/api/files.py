@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import stat
 import unicodedata
 from urllib.parse import quote
 
@@ -28,20 +29,23 @@ async def download(request: Request) -> Response:
         raise Refused(410, "GONE", "The file was removed when its retention time was over. Order the export again.")
     if export.file is None:
         raise Refused(409, "NOT_READY", f"There is no file: the export is {export.status.value}.")
+    gone = Refused(410, "GONE", "The file is no longer in the storage. Order the export again.")
     path = resources(request).storage.path(export.file.key)
     try:
-        stat = path.stat()
+        found = path.stat()
     except FileNotFoundError:
-        raise Refused(410, "GONE", "The file is no longer in the storage. Order the export again.") from None
+        raise gone from None
+    if not stat.S_ISREG(found.st_mode):
+        raise gone
     headers = file_headers(export.file)
     if is_known(headers["ETag"], request):
         return Response(status_code=304, headers=headers)
     ranges = _ranges(request, headers["ETag"])
-    if any(first >= stat.st_size or last == 0 for first, last in ranges):
-        raise HTTPException(416, headers={"Content-Range": f"bytes */{stat.st_size}"})
+    if any(first >= found.st_size or last == 0 for first, last in ranges):
+        raise HTTPException(416, headers={"Content-Range": f"bytes */{found.st_size}"})
     if not ranges:
         request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
-    return FileResponse(path, headers=headers, media_type=export.file.content_type, stat_result=stat)
+    return FileResponse(path, headers=headers, media_type=export.file.content_type, stat_result=found)
 
 
 def _ranges(request: Request, etag: str) -> list[tuple[int, int | None]]:
@@ -74,7 +78,7 @@ def content_disposition(name: str) -> str:
     """RFC 6266: an ASCII fallback for old clients, and the real name in UTF-8."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     fallback = "".join(c if c.isalnum() or c in " ._-" else "_" for c in plain).strip()
-    stem = fallback.split(".", 1)[0].strip("_ ")
-    if not stem:
-        fallback = "export" + name[name.find(".") :] if "." in name and name[name.find(".") :].isascii() else "export"
+    stem, dot, extension = fallback.partition(".")
+    if not stem.strip("_ "):
+        fallback = f"export{dot}{extension}".rstrip(".")
     return f"attachment; filename=\"{fallback}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -17,6 +17,10 @@ NO_ROWS: list[Row] = []
 
 READERS: Mapping[str, str] = {
     "sqlite": "webapp.datasets.readers.sqlite",
+    "postgresql": "webapp.datasets.readers.postgres",
+    "postgres": "webapp.datasets.readers.postgres",
+    "mysql": "webapp.datasets.readers.mysql",
+    "mariadb": "webapp.datasets.readers.mysql",
 }
 """Module by scheme; imported when asked for, so that a child process pays only for what its order needs."""
 

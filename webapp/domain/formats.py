@@ -30,18 +30,20 @@ FORMATS: Mapping[str, Format] = {
         "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     ),
     "jsonl": Format("jsonl", "JSON Lines", ".jsonl", "application/x-ndjson"),
+    "parquet": Format("parquet", "Parquet", ".parquet", "application/vnd.apache.parquet"),
 }
 
 CSV_TEXTS = ("safe", "raw")
 DELIMITERS = (",", ";", "\t")
-COMPRESSIONS = ("none", "gzip")
-COMPRESSION_EXTENSIONS: Mapping[str, str] = {"none": "", "gzip": ".gz"}
-COMPRESSION_TYPES: Mapping[str, str] = {"gzip": "application/gzip"}
+COMPRESSIONS = ("none", "gzip", "zstd")
+COMPRESSION_EXTENSIONS: Mapping[str, str] = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+COMPRESSION_TYPES: Mapping[str, str] = {"gzip": "application/gzip", "zstd": "application/zstd"}
 
 APPLIES: Mapping[str, frozenset[str]] = {
     "csv": frozenset({"bom", "csv_text", "delimiter", "compression"}),
     "xlsx": frozenset({"timezone"}),
     "jsonl": frozenset({"compression"}),
+    "parquet": frozenset(),
 }
 """Which options mean something for which format."""
 

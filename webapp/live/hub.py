@@ -81,20 +81,25 @@ class Hub:
 
     @property
     def open_readers(self) -> int:
-        return sum(map(len, self._readers.values()))
+        return len(set[Reader]().union(*self._readers.values()))
 
     @contextlib.contextmanager
-    def reader(self, *, owner: str | None, ids: frozenset[str] | None = None) -> Generator[Reader]:
-        """Hears of one person's exports, or of everybody's (`owner` None)."""
-        key = owner or EVERYBODY
+    def reader(
+        self, *, owner: str | None, ids: frozenset[str] | None = None, viewer: str | None = None
+    ) -> Generator[Reader]:
+        """Hears of one person's exports, or of everybody's (`owner` None). `viewer` looks at somebody else's export:
+        the reader hears of that person's sign-out too."""
+        keys = {owner or EVERYBODY} | ({viewer} if viewer and ids is not None else set[str]())
         reader = Reader(ids)
-        self._readers[key].add(reader)
+        for key in keys:
+            self._readers[key].add(reader)
         try:
             yield reader
         finally:
-            self._readers[key].discard(reader)
-            if not self._readers[key]:
-                del self._readers[key]
+            for key in keys:
+                self._readers[key].discard(reader)
+                if not self._readers[key]:
+                    del self._readers[key]
 
     def patience(self, heartbeat: float) -> float:
         """How long a reader may wait before it reads the store by itself: briefly while no hints can come."""

@@ -10,8 +10,8 @@ import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 
-from webapp.live.hub import Changes
-from webapp.web.context import hub, resources
+from webapp.live.hub import Changes, Reader
+from webapp.web.context import hub, resources, viewer
 from webapp.web.security import identify
 
 SEND_SECONDS = 20.0
@@ -24,16 +24,33 @@ SIGNED_OUT = ServerSentEvent(event="signed-out", data="signed-out")
 _spread = random.SystemRandom()
 
 
+class Stopping(anyio.Event):
+    """Set when the server is about to stop: wakes the stream's reader, so that the stream ends in good order."""
+
+    def __init__(self) -> None:
+        self.is_near = False
+        self.reader: Reader | None = None
+
+    def __new__(cls) -> Stopping:
+        return object.__new__(cls)
+
+    def set(self) -> None:
+        self.is_near = True
+        if self.reader is not None:
+            self.reader.tell_everything()
+
+
 def event_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> EventSourceResponse:
     """A stream with a named heartbeat, that gives up on a reader who does not read."""
     seconds = resources(request).settings.stream_heartbeat.total_seconds()
+    request.state.stopping = stopping = Stopping()
     return EventSourceResponse(
         events,
         ping=seconds,
         ping_message_factory=lambda: ServerSentEvent(event="heartbeat", data=f"{seconds:g}"),
         send_timeout=SEND_SECONDS,
-        shutdown_event=anyio.Event(),
-        shutdown_grace_period=0,
+        shutdown_event=stopping,
+        shutdown_grace_period=GRACE_SECONDS,
         sep="\n",
     )
 
@@ -48,17 +65,19 @@ async def follow(
 ) -> AsyncIterator[Changes | None]:
     """First "everything", at once: the caller reads the store when it is subscribed already. Then whatever changes.
 
-    Without news the store is read again at every heartbeat. Ends when the viewer signed out, with a last None.
+    Without news the store is read again at every heartbeat. Ends when the viewer signed out, with a last None, and
+    when the server stops.
     """
     live, heartbeat = hub(request), resources(request).settings.stream_heartbeat.total_seconds()
-    checked = time.monotonic()
-    with live.reader(owner=owner, ids=ids) as reader:
-        yield Changes(everything=True)
-        while True:
-            changes = await reader.changes(live.patience(heartbeat)) or Changes(everything=True)
+    checked, changes = 0.0, Changes(everything=True)
+    stopping: Stopping = request.state.stopping
+    with live.reader(owner=owner, ids=ids, viewer=viewer(request).id) as reader:
+        stopping.reader = reader
+        while not stopping.is_near:
             if "" in changes.ids or time.monotonic() - checked >= IDENTITY_SECONDS:
                 if await identify(request) is None:
                     yield None
                     return
                 checked = time.monotonic()
             yield changes
+            changes = await reader.changes(live.patience(heartbeat)) or Changes(everything=True)

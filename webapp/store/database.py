@@ -43,12 +43,13 @@ DATABASE_ERRORS: tuple[type[Exception], ...] = (
 
 
 class WarmSQLite(sqlite3.Connection):
-    """A SQLite connection with our pragmas; only WAL persists in the file."""
+    """A SQLite connection with our pragmas; only WAL persists in the file. Its own `lower` knows ASCII alone."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for pragma in PRAGMAS:
             self.execute(pragma)
+        self.create_function("lower", 1, str.lower, deterministic=True)
 
 
 class WarmPool(SQLitePool):

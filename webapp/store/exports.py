@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import (
     ColumnElement,
     Select,
     Text,
     and_,
+    case,
     delete,
     exists,
     func,
@@ -28,6 +30,9 @@ from webapp.domain.exports import ACTIVE, Export, ExportFile, FormatWarning, Pha
 from webapp.store.database import Store
 from webapp.store.tables import exports
 from webapp.store.types import Milliseconds, from_milliseconds, to_milliseconds
+
+SEARCH_LENGTH = 1000
+"""Characters of a search that count; SQLite refuses a LIKE pattern of more than 50,000 bytes."""
 
 _ACTIVE = [status.value for status in ACTIVE]
 
@@ -159,7 +164,10 @@ class Progress:
 
 
 async def write_progress(store: Store, export_id: str, attempt: int, progress: Progress, *, at: datetime) -> bool:
-    """Heartbeat and progress in one write, without an event. False: this attempt is no longer the running one."""
+    """Heartbeat and progress in one write, without an event. False: this attempt is no longer the running one.
+
+    A report that was overtaken by a later one does not take rows or bytes back.
+    """
     query = (
         update(exports)
         .where(
@@ -169,14 +177,19 @@ async def write_progress(store: Store, export_id: str, attempt: int, progress: P
         )
         .values(
             phase=progress.phase.value,
-            rows_done=progress.rows_done,
+            rows_done=_larger(exports.c.rows_done, progress.rows_done),
             rows_total=progress.rows_total,
-            bytes=progress.bytes,
+            bytes=_larger(exports.c.bytes, progress.bytes),
             heartbeat_at=at,
         )
         .returning(exports.c.id)
     )
     return await store.fetch_one(query) is not None
+
+
+def _larger(column: ColumnElement[int], value: int) -> ColumnElement[int]:
+    """What SQLite calls max and PostgreSQL greatest."""
+    return case((column > value, column), else_=value)
 
 
 async def remove(store: Store, before: Export) -> bool:
@@ -283,7 +296,9 @@ def _filtered(chosen: ListFilter) -> Select[Any]:
         query = query.where(exports.c.created_at >= chosen.since)
     if chosen.text:
         searched = exports.c.id + " " + exports.c.dataset + " " + type_coerce(exports.c.params, Text)
-        query = query.where(func.lower(searched).like(_pattern(chosen.text), escape="/"))
+        as_written = searched.like(_pattern(chosen.text), escape="/")
+        in_any_case = func.lower(searched).like(_pattern(chosen.text.lower()), escape="/")
+        query = query.where(or_(as_written, in_any_case))
     return query
 
 
@@ -293,6 +308,10 @@ def _before(column: ColumnElement[Any], moment: datetime | None, export_id: str)
 
 
 def _pattern(text: str) -> str:
-    """For LIKE, made here and bound: `databases` trips over a literal percent sign in a statement."""
-    escaped = text.lower().replace("/", "//").replace("%", "/%").replace("_", "/_")
+    """For LIKE, made here and bound: `databases` trips over a literal percent sign in a statement.
+
+    Written as in the JSON of the parameters: a quote, a backslash or a NUL stands there escaped.
+    """
+    written = msgspec.json.encode(text[:SEARCH_LENGTH]).decode()[1:-1]
+    escaped = written.replace("/", "//").replace("%", "/%").replace("_", "/_")
     return f"%{escaped}%"

@@ -13,6 +13,8 @@ from webapp.store.tables import idempotency_keys
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
+    """`order_key` is that of the order as it was sent, before defaults."""
+
     order_key: str
     export_id: str
 

@@ -168,12 +168,14 @@ async def user_by_token(store: Store, token: str, *, now: datetime) -> User | No
 
 
 async def use_sign_in_link(store: Store, token: str, *, now: datetime) -> str | None:
-    """The user's id, once: the link is spent by the same statement that checks it."""
+    """The user's id, once: the link is spent by the same statement that checks it. None for a disabled user."""
+    enabled = select(users.c.id).where(users.c.disabled_at.is_(None))
     query = (
         update(api_tokens)
         .where(
             api_tokens.c.token_hash == hash_token(token),
             api_tokens.c.kind == "sign-in",
+            api_tokens.c.user_id.in_(enabled),
             api_tokens.c.revoked_at.is_(None),
             api_tokens.c.expires_at > now,
         )
@@ -182,6 +184,16 @@ async def use_sign_in_link(store: Store, token: str, *, now: datetime) -> str | 
     )
     row = await store.fetch_one(query)
     return row["user_id"] if row else None
+
+
+async def delete_spent_links(store: Store, *, now: datetime) -> int:
+    """One-time sign-in links that were used or ran out."""
+    query = (
+        delete(api_tokens)
+        .where(api_tokens.c.kind == "sign-in", api_tokens.c.expires_at <= now)
+        .returning(api_tokens.c.id)
+    )
+    return len(await store.fetch_all(query))
 
 
 async def list_tokens(store: Store, user_id: str | None = None) -> Sequence[ApiToken]:

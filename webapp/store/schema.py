@@ -10,7 +10,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine
+from databases import DatabaseURL
+from sqlalchemy import URL, Connection, create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
@@ -72,7 +73,8 @@ async def _run(url: str, work: Any) -> Any:
 
 
 def _run_sqlite(url: str, work: Any) -> Any:
-    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 30, "isolation_level": None})
+    path = URL.create("sqlite", database=DatabaseURL(url).database)  # unquoted as `databases` does it
+    engine = create_engine(path, poolclass=NullPool, connect_args={"timeout": 30, "isolation_level": None})
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = wal")

@@ -85,4 +85,5 @@ def _http_detail(status: int) -> str:
     return {
         404: "There is nothing at this address.",
         405: "This address does not take that method.",
-    }.get(status, HTTPStatus(status).description or HTTPStatus(status).phrase)
+        416: "The file ends before the part that was asked for.",
+    }.get(status, f"{HTTPStatus(status).description or HTTPStatus(status).phrase}.")

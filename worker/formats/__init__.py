@@ -13,6 +13,7 @@ WRITERS: Mapping[str, tuple[str, str]] = {
     "csv": ("worker.formats.csv", "CsvWriter"),
     "xlsx": ("worker.formats.xlsx", "XlsxWriter"),
     "jsonl": ("worker.formats.jsonl", "JsonLinesWriter"),
+    "parquet": ("worker.formats.parquet", "ParquetWriter"),
 }
 """Module and class by format name; imported when asked for, so that a child pays only for its own format."""
 

@@ -10,11 +10,18 @@ from typing import Any
 
 REPLACEMENT = "\ufffd"
 SURROGATES = re.compile("[\ud800-\udfff]")
+NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
+NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 def is_switch(value: object) -> bool:
     """Whether an integer in a boolean column is one of the two that mean false and true."""
     return value in (0, 1)
+
+
+def is_numeral(text: str) -> bool:
+    """Whether text in a decimal column is a number, as databases write them; `007` is not."""
+    return NUMERAL.fullmatch(text) is not None or text in NOT_FINITE
 
 
 def base64_text(value: bytes | bytearray | memoryview) -> str:

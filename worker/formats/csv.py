@@ -9,7 +9,7 @@ from typing import Any
 from webapp.datasets.columns import Column, Kind, Row
 from webapp.domain.exports import FormatWarning
 from webapp.domain.formats import Options
-from worker.formats.cells import SURROGATES, base64_text, is_switch, plain_text, without_surrogates
+from worker.formats.cells import SURROGATES, base64_text, is_numeral, is_switch, plain_text, without_surrogates
 from worker.formats.writer import ByteSink, Metadata, Tally
 
 BOM = b"\xef\xbb\xbf"
@@ -46,6 +46,10 @@ class CsvWriter:
         lines = map(self._delimiter.join, zip(*columns, strict=True))
         self._sink.write(self._encoded(LINE_END.join(lines) + LINE_END))
 
+    def write_lines(self, data: bytes) -> None:
+        """Finished lines, made by the source exactly as `write` would make them."""
+        self._sink.write(data)
+
     def close(self) -> tuple[FormatWarning, ...]:
         return self._tally.warnings()
 
@@ -56,7 +60,7 @@ class CsvWriter:
         """How each type of cell is written in a column of this kind; NULL is the empty field."""
         return {
             type(None): lambda _: "",
-            str: self._text,
+            str: self._numeral if kind is Kind.DECIMAL else self._text,
             int: _switch if kind is Kind.BOOLEAN else int.__repr__,
             float: float.__repr__,
             bool: lambda value: "true" if value else "false",
@@ -89,6 +93,10 @@ class CsvWriter:
         if self._safe and text.startswith(FORMULA_STARTS):
             text = "'" + text
         return self._quoted(text)
+
+    def _numeral(self, text: str) -> str:
+        """A decimal that its source gives as text is a number, not text somebody typed."""
+        return text if is_numeral(text) else self._text(text)
 
     def _quoted(self, text: str) -> str:
         if not text or self._awkward.search(text) or "\n" in text:

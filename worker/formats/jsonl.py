@@ -12,11 +12,14 @@ import msgspec
 from webapp.datasets.columns import Column, Kind, Row
 from webapp.domain.exports import FormatWarning
 from webapp.domain.formats import Options
-from worker.formats.cells import SURROGATES, is_switch, plain_text, without_surrogates
+from worker.formats.cells import SURROGATES, is_numeral, is_switch, plain_text, without_surrogates
 from worker.formats.writer import ByteSink, Metadata, Tally
 
 AS_THEY_ARE = frozenset({str, int, bytes, bool, type(None), msgspec.Raw})
 """Types that the encoder writes as the format wants them: exact digits, base64."""
+
+EMBEDDED = frozenset({Kind.JSON, Kind.LIST})
+"""Kinds whose texts are JSON themselves."""
 
 NUMBERS = frozenset({int, float})
 MACHINE_INTEGERS = range(-(2**63), 2**64)
@@ -67,7 +70,9 @@ class JsonLinesWriter:
     def _column(self, values: Sequence[Any], kind: Kind) -> Sequence[Any]:
         if kind is Kind.BOOLEAN:
             values = [bool(value) if type(value) is int and is_switch(value) else value for value in values]
-        elif kind is Kind.JSON:
+        elif kind is Kind.DECIMAL:
+            values = [Decimal(value) if type(value) is str and is_numeral(value) else value for value in values]
+        elif kind in EMBEDDED:
             values = [_embedded(value) if type(value) is str else value for value in values]
         types = set(map(type, values))
         finite = math.isfinite if types == {float} else _is_finite

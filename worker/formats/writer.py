@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from webapp.datasets.columns import Column, Row
 from webapp.domain.exports import FormatWarning
@@ -17,6 +17,18 @@ class ByteSink(Protocol):
     """Takes the file's bytes in order; `worker.sink.Sink` is one."""
 
     def write(self, data: bytes) -> None: ...
+
+
+class TakingBack(ByteSink, Protocol):
+    """A sink for formats that may have to write all they wrote once more."""
+
+    def scratch(self) -> BinaryIO:
+        """An unnamed temporary file to write and read; it is gone when closed."""
+        ...
+
+    def restart(self) -> BinaryIO:
+        """What was written so far, to be read; the sink is empty again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,7 @@ WARNINGS: Mapping[str, str] = {
     "NOT_FINITE_AS_TEXT": "Cells that held NaN or an infinity, which XLSX cannot hold; they were written as text.",
     "DIGITS_AS_TEXT": "Numbers of more than 15 digits, which XLSX would round; they were written as text.",
     "CONTROL_REPLACED": "Cells with characters that XLSX cannot hold; these were replaced by U+FFFD.",
+    "COLUMN_AS_TEXT": "Columns with cells that do not fit the column's type; in Parquet all of the column is text.",
     "CELL_CUT": "Cells longer than the 32,767 characters that XLSX holds; they were cut.",
 }
 

@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Any
 
 from webapp.datasets.columns import Kind
-from worker.formats.cells import is_switch, plain_text
+from worker.formats.cells import is_numeral, is_switch, plain_text
 from worker.formats.writer import Tally
 from worker.formats.xlsx_text import CELL_UNITS, escaped, utf16_cut, xml_text
 from worker.formats.xlsx_times import (
@@ -27,7 +27,8 @@ from worker.formats.xlsx_times import (
     serial_of_text,
 )
 
-MOST_EXACT = 10**15 - 1
+MOST_DIGITS = 15
+MOST_EXACT = 10**MOST_DIGITS - 1
 """The largest integer whose digits a spreadsheet all shows."""
 
 PLAIN_UNITS = CELL_UNITS // 2
@@ -52,7 +53,7 @@ class ColumnCells:
         self._zone = zone
         self._tally = tally
         self.zoned = kind is Kind.TIMESTAMP_TZ
-        self._is_text = kind not in TIMES
+        self._is_text = kind not in TIMES and kind is not Kind.DECIMAL
         self._bodies: dict[type, Body] = {
             str: self._text_body(kind),
             int: self._switch if kind is Kind.BOOLEAN else self._integer,
@@ -95,6 +96,8 @@ class ColumnCells:
         """Dates in text that read as such become real ones; everything else stays text."""
         if kind is Kind.TIME:
             return lambda text: self._serial(text, serial_of_clock_text(text))
+        if kind is Kind.DECIMAL:
+            return lambda text: self._decimal(Decimal(text)) if is_numeral(text) else self._text(text)
         if kind not in TIMES:
             return self._text
 
@@ -129,7 +132,7 @@ class ColumnCells:
         if not value.is_finite():
             self._tally.add("NOT_FINITE_AS_TEXT")
             return self._text(str(value))
-        if len(value.as_tuple().digits) <= 15:
+        if _significant_digits(value) <= MOST_DIGITS:
             return f'"><v>{value}</v></c>'
         self._tally.add("DIGITS_AS_TEXT")
         return self._text(str(value))
@@ -168,6 +171,15 @@ def _are_plain(values: Sequence[str]) -> bool:
         and " |" not in joined
         and max(map(len, values)) <= PLAIN_UNITS
     )
+
+
+def _significant_digits(value: Decimal) -> int:
+    """Zeros at the end of a fraction do not count: an average of 2.5 may come as 2.5000000000000000."""
+    _, digits, exponent = value.as_tuple()
+    count = len(digits)
+    while count > MOST_DIGITS and isinstance(exponent, int) and exponent < 0 and digits[count - 1] == 0:
+        count, exponent = count - 1, exponent + 1
+    return count
 
 
 def _are_exact(values: Sequence[Any], types: set[type]) -> bool:

@@ -1,0 +1,207 @@
+"""Rows from MySQL and MariaDB: one read-only snapshot, read as they come."""
+
+# PyMySQL has no type hints.
+# pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pymysql
+from pymysql.cursors import DictCursor, SSCursor
+
+from webapp.datasets.columns import Column, Row, unique_names
+from webapp.datasets.readers.address import checked_address
+from webapp.datasets.readers.mysql_errors import failure
+from webapp.datasets.readers.mysql_session import ARGUMENTS, Cursor, connect, described, drop, is_running
+from webapp.datasets.readers.mysql_types import kind_of
+from webapp.datasets.readers.statement import filled, has_values, query_error, single_statement
+from webapp.datasets.reading import BATCH_ROWS, Cancelled
+from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.formats import Options
+
+EXAMPLE = "mysql://user:password@host/database"
+CONNECT_SECONDS = 10.0
+CANCEL_SECONDS = 1.5
+CANCEL_AGAIN_SECONDS = 0.25
+MOST_CANCELS = 40
+PREVIEW_SLACK_SECONDS = 1.0
+
+SNAPSHOT = (
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+)
+
+
+def normalized(url: str, folder: Path) -> str:
+    """As it is; raises BadUrl when it cannot be the URL of a MySQL or MariaDB database."""
+    checked_address(url, example=EXAMPLE, arguments=ARGUMENTS)
+    return url
+
+
+def missing(url: str) -> str | None:
+    return None
+
+
+def open_reader(url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> MysqlReader:
+    return MysqlReader(url, sql, params, seconds=seconds)
+
+
+class MysqlReader:
+    """See `RowReader`. With `seconds`, everything it does must be over by then: TIMEOUT."""
+
+    def __init__(self, url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> None:
+        self.invalid_text = 0
+        self._url = url
+        self._closed = threading.Event()
+        self._halted: Exception | None = None
+        self._cursor: Cursor | None = None
+        self._limit = None if seconds is None else f"{seconds:g} s"
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._values = has_values(sql, params)
+        statement = single_statement(sql)
+        with self._translated(connecting=True):
+            patience = min(CONNECT_SECONDS, max(seconds or CONNECT_SECONDS, 1.0))
+            reading = None if seconds is None else seconds + PREVIEW_SLACK_SECONDS
+            self._connection = connect(url, patience=patience, read_seconds=reading)
+        try:
+            with self._translated():
+                for command in SNAPSHOT:
+                    self._connection.query(command)
+                self._sql = filled(statement, params, self._literal)
+                self.columns = self._described()
+        except BaseException:
+            self.close()
+            raise
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
+        self._check()
+        with self._translated():
+            self._set_limit(None if self._deadline is None else self._deadline - time.monotonic())
+            self._cursor = cursor = self._connection.cursor(SSCursor)
+            cursor.execute(self._sql)
+        while True:
+            self._check()
+            with self._translated():
+                batch = list(cursor.fetchmany(size))
+            self._check()
+            if not batch:
+                return
+            yield batch
+
+    def count(self, seconds: float) -> int | None:
+        """None too where the query has two columns of one name, which these servers do not count."""
+        found = self._asked(f"SELECT count(*) AS n FROM (\n{self._sql}\n) AS q", seconds)
+        return int(found[0]["n"]) if found else None
+
+    def estimate(self) -> int | None:
+        """The tables of the outermost query multiplied by one another: far off where they are joined loosely."""
+        found = self._asked(f"EXPLAIN {self._sql}", CONNECT_SECONDS)
+        rows = [int(row["rows"]) for row in found or [] if row["id"] in (1, "1") and row["rows"] is not None]
+        return math.prod(rows) if rows else None
+
+    def raw_csv(self, options: Options) -> Iterator[tuple[bytes, int]] | None:
+        """These servers write CSV to their own disk only."""
+        return None
+
+    def cancel(self) -> None:
+        """A cancel that comes between two statements is lost, so it is sent again until the reader is closed."""
+        self._halted = Cancelled()
+        threading.Thread(target=self._keep_killing, daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the query in the server if it still runs: it would notice only when it has rows to send."""
+        self._closed.set()
+        if is_running(self._cursor):
+            self._kill()
+        drop(self._connection, self._cursor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    def _literal(self, value: Any) -> str:
+        """As it would be written in the query by hand."""
+        match value:
+            case None:
+                return "NULL"
+            case bool() | int():
+                return f"({int(value)})" if value < 0 else str(int(value))
+            case float():
+                return repr(value)
+            case list() | tuple():
+                return self._connection.literal(json.dumps(value, default=str))
+            case _:
+                return self._connection.literal(str(value))
+
+    def _described(self) -> tuple[Column, ...]:
+        fields = described(self._connection, self._sql)
+        if not fields:
+            raise query_error("the statement gives no rows")
+        names = unique_names(field.name for field in fields)
+        return tuple(Column(name, kind_of(field)) for name, field in zip(names, fields, strict=True))
+
+    def _set_limit(self, seconds: float | None) -> None:
+        """Each of the two servers has its own name and unit for it; None is for ever."""
+        left = 0.0 if seconds is None else max(seconds, 0.001)
+        is_mariadb = "mariadb" in self._connection.get_server_info().lower()
+        limit = f"max_statement_time = {left:.3f}" if is_mariadb else f"max_execution_time = {math.ceil(left * 1000)}"
+        self._connection.query(f"SET SESSION {limit}")
+
+    def _asked(self, query: str, seconds: float) -> list[dict[str, Any]] | None:
+        """The answer to a query about the query, or None when it fails or takes longer."""
+        self._check()
+        try:
+            self._set_limit(seconds)
+            with self._connection.cursor(DictCursor) as cursor:
+                cursor.execute(query)
+                return list(cursor.fetchall())
+        except (pymysql.err.MySQLError, OSError):
+            self._check()
+            return None
+
+    def _check(self) -> None:
+        if self._halted is None and self._deadline is not None and time.monotonic() > self._deadline:
+            self._halted = AttemptFailed(ErrorCode.TIMEOUT, limit=self._limit or "")
+        if self._halted is not None:
+            raise self._halted
+
+    def _kill(self) -> None:
+        """Over a second connection, as the first one is busy."""
+        with contextlib.suppress(pymysql.err.MySQLError, OSError):
+            other = connect(self._url, patience=CANCEL_SECONDS, read_seconds=CANCEL_SECONDS)
+            try:
+                other.query(f"KILL QUERY {self._connection.thread_id()}")
+            finally:
+                drop(other, None)
+
+    def _keep_killing(self) -> None:
+        for _ in range(MOST_CANCELS):
+            self._kill()
+            if self._closed.wait(CANCEL_AGAIN_SECONDS):
+                return
+
+    @contextlib.contextmanager
+    def _translated(self, *, connecting: bool = False) -> Generator[None, None, None]:
+        try:
+            yield
+        except MemoryError as error:
+            raise AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit="its memory limit") from error
+        except (pymysql.err.MySQLError, OSError) as error:
+            self._check()
+            if connecting:
+                raise AttemptFailed(ErrorCode.SOURCE_UNREACHABLE) from error
+            raise failure(error, limit=self._limit, values=self._values) from error
