@@ -157,5 +157,19 @@
     open?.querySelector("summary")?.focus();
   });
 
+  // The person's time zone: dates such as "today" and times in workbooks are theirs.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) {
+    const secure = location.protocol === "https:" ? "; secure" : "";
+    document.cookie = `exportdesk_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax${secure}`;
+    for (const field of document.querySelectorAll('input[name="zone"]')) {
+      field.value = zone;
+      const choice = document.querySelector("select[data-own-zone]");
+      if (choice && [...choice.options].some((option) => option.value === zone)) choice.value = zone;
+    }
+  }
+
+  for (const element of document.querySelectorAll(".needs-no-script")) element.remove();
+
   document.getElementById("summary")?.focus();
 })();

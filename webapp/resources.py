@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from webapp import queue, storage
 from webapp.datasets.catalog import Catalog, demo_catalog, load_catalog
+from webapp.datasets.choices import ChoiceLists
+from webapp.datasets.holder import CatalogHolder
 from webapp.settings import Settings, source_environment
 from webapp.store.database import Store
 from webapp.store.schema import require_current_schema
@@ -22,7 +25,17 @@ class Resources:
     store: Store
     redis: queue.Broker
     storage: storage.Storage
-    catalog: Catalog
+    holder: CatalogHolder
+    choices: ChoiceLists = field(default_factory=ChoiceLists)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The one in use now; the next look may find another."""
+        return self.holder.state.catalog
+
+    def with_catalog(self, catalog: Catalog) -> Resources:
+        """The same with a catalog that no file changes."""
+        return replace(self, holder=CatalogHolder(lambda: catalog))
 
 
 def broker_url(settings: Settings) -> str:
@@ -37,6 +50,11 @@ def open_catalog(settings: Settings) -> Catalog:
     return load_catalog(settings.config, source_environment())
 
 
+def open_holder(settings: Settings) -> CatalogHolder:
+    """Raises BadCatalog."""
+    return CatalogHolder(lambda: open_catalog(settings), settings.config)
+
+
 @asynccontextmanager
 async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
     """Raises OutdatedSchema before anything is opened that would have to work with old tables."""
@@ -46,8 +64,15 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
     redis = queue.connect(broker_url(settings))
     files = storage.open_storage(settings.storage_url)
     files.prepare()
+    watching: list[asyncio.Task[None]] = []
     try:
-        yield Resources(settings, store, redis, files, open_catalog(settings))
+        holder = open_holder(settings)
+        watching.append(asyncio.create_task(holder.watch()))
+        yield Resources(settings, store, redis, files, holder)
     finally:
+        for task in watching:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await redis.aclose(close_connection_pool=True)
         await store.close()

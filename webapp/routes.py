@@ -41,6 +41,7 @@ def pages() -> list[BaseRoute]:
         Route("/exports/stream", live.list_stream, methods=["GET"]),
         Route("/exports/selection", export_pages.selection, methods=["POST"]),
         Route("/exports/new", orders.new, methods=["GET"]),
+        Route("/exports/new/choices", orders.choices, methods=["GET", "POST"]),
         Route("/exports/new/preview", orders.preview, methods=["GET", "POST"]),
         Route(EXPORT, export_pages.show, methods=["GET"]),
         Route(EXPORT + "/live", live.detail_poll, methods=["GET"]),
@@ -55,6 +56,7 @@ def api() -> list[BaseRoute]:
     return [
         Route("/datasets", datasets.index, methods=["GET"]),
         Route("/datasets/{name}", datasets.show, methods=["GET"]),
+        Route("/datasets/{name}/choices/{parameter}", datasets.choices, methods=["GET"]),
         Route("/datasets/{name}/preview", datasets.preview, methods=["POST"]),
         Route("/exports", exports.index, methods=["GET"]),
         Route("/exports", exports.order, methods=["POST"]),

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import AsyncGenerator, Sequence
+from datetime import timedelta
 from typing import Any
 
 from arq import cron, func
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 HEALTH_SECONDS = 2.0
 RESTART_SECONDS = (0.5, 5.0)
+AT_LEAST = timedelta(days=1)
 FOR_EVER = 1_000_000
 """Tries that arq may take: how often an export is tried is decided by its status machine, not by the queue."""
 
@@ -81,10 +83,10 @@ class WakefulWorker(Worker):
 
 
 def export_worker(resources: Resources, children: Children, redis: Any) -> WakefulWorker:
+    """The supervisor keeps the execution limits; arq's own is beyond them, also when the file is edited meanwhile."""
     settings = resources.settings
-    longest = max(
-        [settings.execution_limit, *filter(None, (d.execution_limit for d in resources.catalog.datasets.values()))]
-    )
+    declared = (dataset.execution_limit for dataset in resources.catalog.datasets.values())
+    longest = max([settings.execution_limit, AT_LEAST, *filter(None, declared)])
     timeout = longest.total_seconds() + 4 * limits.EXECUTION_GRACE
     return WakefulWorker(
         functions=[func(jobs.run_export, name=queue.RUN_EXPORT, timeout=timeout, keep_result=0)],

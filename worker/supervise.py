@@ -17,10 +17,13 @@ from webapp.domain import limits
 from webapp.domain.errors import AttemptFailed, ErrorCode, ExportError, export_error
 from webapp.domain.exports import Export, ExportFile, FormatWarning, Phase
 from webapp.domain.formats import API_DEFAULTS, content_type, file_extension, file_name, parse_options
+from webapp.domain.sizes import told_size
 from webapp.resources import Resources
 from webapp.store.exports import Progress
 from worker.children import Child, Children
 from worker.messages import Assignment, Failed, Finished, Message, Progressed
+
+MIB = 1024 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,7 @@ class Attempt:
 
     export: Export
     dataset: Dataset
+    url: str
     temporary: Path
     limit: timedelta
     progress: Progress = field(default_factory=lambda: Progress(Phase.COUNTING, 0, None, 0))
@@ -46,7 +50,8 @@ class Attempt:
 
 async def run_attempt(resources: Resources, children: Children, export: Export) -> None:
     """From the claim to the end of the attempt, whichever end that is. Leaves no process and no temporary file."""
-    dataset = resources.catalog.datasets.get(export.dataset)
+    catalog = resources.catalog
+    dataset = catalog.datasets.get(export.dataset)
     if dataset is None:
         detail = f"there is no dataset named {export.dataset} any more"
         await attempts.fail(resources, export, export_error(ErrorCode.QUERY_ERROR, detail=detail))
@@ -54,6 +59,7 @@ async def run_attempt(resources: Resources, children: Children, export: Export) 
     attempt = Attempt(
         export,
         dataset,
+        catalog.source_of(dataset).url,
         resources.storage.temporary(export.id, export.attempt),
         dataset.execution_limit or resources.settings.execution_limit,
     )
@@ -88,7 +94,7 @@ async def _supervise(resources: Resources, children: Children, attempt: Attempt)
         case Finished():
             await _keep(resources, attempt, outcome)
         case Failed():
-            await attempts.fail(resources, attempt.export, _error(outcome))
+            await attempts.fail(resources, attempt.export, _error(attempt, outcome))
         case _:
             await attempts.fail(resources, attempt.export, export_error(ErrorCode.WORKER_LOST))
 
@@ -164,7 +170,7 @@ def _assignment(resources: Resources, attempt: Attempt) -> Assignment:
         attempt=export.attempt,
         dataset=dataset.name,
         title=dataset.title,
-        url=resources.catalog.source_of(dataset).url,
+        url=attempt.url,
         sql=dataset.sql,
         params=bind_values(dataset, export.params),
         shown_params=dict(export.params),
@@ -173,9 +179,18 @@ def _assignment(resources: Resources, attempt: Attempt) -> Assignment:
         path=str(attempt.temporary),
         row_limit=dataset.row_limit,
         max_bytes=dataset.max_bytes,
-        memory_mib=limits.ATTEMPT_MEMORY_MIB,
+        memory_mib=-(-_memory(dataset) // MIB),
     )
 
 
-def _error(failed: Failed) -> ExportError:
-    return export_error(ErrorCode(failed.code), **failed.details)
+def _memory(dataset: Dataset) -> int:
+    """Bytes that the child may use beyond what it has when it starts."""
+    return dataset.memory_limit or limits.ATTEMPT_MEMORY_MIB * MIB
+
+
+def _error(attempt: Attempt, failed: Failed) -> ExportError:
+    """Whoever ran out of memory does not know as it was declared how much there was."""
+    details = failed.details
+    if failed.code == ErrorCode.OUT_OF_MEMORY:
+        details = details | {"limit": told_size(_memory(attempt.dataset))}
+    return export_error(ErrorCode(failed.code), **details)

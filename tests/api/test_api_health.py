@@ -41,11 +41,14 @@ async def test_alive_needs_nothing(
 
 async def test_ready_with_a_worker(anonymous: httpx.AsyncClient, resources: Resources) -> None:
     await work(resources)
-    assert await ready(anonymous) == (200, {"database": "ok", "broker": "ok", "worker": "ok"})
+    assert await ready(anonymous) == (200, {"database": "ok", "broker": "ok", "worker": "ok", "catalog": "ok"})
 
 
 async def test_not_ready_without_a_worker(anonymous: httpx.AsyncClient) -> None:
-    assert await ready(anonymous) == (503, {"database": "ok", "broker": "ok", "worker": "none is alive"})
+    assert await ready(anonymous) == (
+        503,
+        {"database": "ok", "broker": "ok", "worker": "none is alive", "catalog": "ok"},
+    )
 
 
 async def test_a_worker_for_callbacks_makes_no_exports(anonymous: httpx.AsyncClient, resources: Resources) -> None:
@@ -56,7 +59,10 @@ async def test_a_worker_for_callbacks_makes_no_exports(anonymous: httpx.AsyncCli
 async def test_not_ready_without_a_broker(anonymous: httpx.AsyncClient, resources: Resources, app: Any) -> None:
     nowhere = queue.connect("unix:///nowhere/redis.sock")
     app.state.resources = replace(resources, redis=nowhere)
-    assert await ready(anonymous) == (503, {"database": "ok", "broker": "unreachable", "worker": "unknown"})
+    assert await ready(anonymous) == (
+        503,
+        {"database": "ok", "broker": "unreachable", "worker": "unknown", "catalog": "ok"},
+    )
     await nowhere.aclose(close_connection_pool=True)
 
 
@@ -78,7 +84,7 @@ async def test_not_ready_without_a_database(
 
     await work(resources)
     monkeypatch.setattr(Store, "fetch_val", fails)
-    assert await ready(anonymous) == (503, {"database": "unreachable", "broker": "ok", "worker": "ok"})
+    assert await ready(anonymous) == (503, {"database": "unreachable", "broker": "ok", "worker": "ok", "catalog": "ok"})
 
 
 async def test_a_store_without_tables_is_not_ready(

@@ -16,6 +16,7 @@ from factories import stored_export
 from webapp import queue
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Status
+from webapp.domain.formats import API_DEFAULTS, options_json
 from webapp.resources import Resources
 
 URL = "/api/v1/exports"
@@ -46,7 +47,8 @@ async def test_an_order_is_accepted_and_tells_where_to_look_and_when(
     assert set(export) == FIELDS
     assert (export["status"], export["version"], export["attempt"], export["progress"]) == ("QUEUED", 2, 0, 0)
     assert export["params"] == {"search": None, "most": 10}
-    assert export["options"] == {"bom": False, "csv_text": "raw", "delimiter": ",", "compression": "none"}
+    assert export["options"] == options_json(API_DEFAULTS, "csv")
+    assert (export["options"]["bom"], export["options"]["csv_text"]) == (False, "raw")
     assert (export["owner"], export["queue_position"]) == (user.id, 1)
     assert (export["file"], export["error"], export["warnings"]) == (None, None, [])
     assert export["created_at"].endswith("Z")
@@ -204,7 +206,7 @@ async def test_a_required_parameter_must_be_there(client: httpx.AsyncClient, res
     things = catalog.datasets["things"]
     needed = replace(things, parameters=tuple(replace(p, required=True) for p in things.parameters))
     changed = replace(catalog, datasets={**catalog.datasets, "things": needed})
-    app.state.resources = replace(resources, catalog=changed)
+    app.state.resources = resources.with_catalog(changed)
     assert fields_of(await client.post(URL, json={"dataset": "things"})) == ["params.search", "params.most"]
 
 

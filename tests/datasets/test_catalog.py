@@ -20,9 +20,12 @@ from webapp.datasets.catalog import (
     load_catalog,
 )
 from webapp.datasets.demo import make_demo
+from webapp.datasets.sources import READERS
 from webapp.datasets.tables import LineIndex
 from webapp.domain.access import Role
 from webapp.domain.formats import FORMATS
+
+SCHEMES = " or ".join(f"{scheme}://" for scheme in READERS)
 
 GOOD = """
 [sources.air]
@@ -144,7 +147,7 @@ def test_a_secret_that_is_not_there(tmp_path: Path, insert: str, message: str) -
 def test_all_mistakes_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
     text = """colour = "red"
 [sources.air]
-url = "mysql://me:hunter2@host/db"
+url = "gopher://me:hunter2@host/db"
 [sources.Sea]
 uri = "sqlite:///x.db"
 [datasets.flights]
@@ -167,7 +170,7 @@ type = "dat"
     assert "hunter2" not in str(found)
     assert found == [
         (1, "There is no setting colour here."),
-        (3, "sources.air: url must start with sqlite://, as in sqlite:///shop.db or sqlite:////srv/shop.db."),
+        (3, f"sources.air: url must start with {SCHEMES}, as in sqlite:///shop.db or sqlite:////srv/shop.db."),
         (4, "sources.Sea: a name is a small letter, then at most 62 small letters, digits, _ and -."),
         (4, "sources.Sea: url is missing."),
         (5, "sources.Sea: There is no setting uri here. Did you mean url?"),
@@ -177,7 +180,7 @@ type = "dat"
         (12, "datasets.flights: sql uses :sinse, which is not declared as a parameter. Did you mean since?"),
         (
             13,
-            "datasets.flights: formats must be one of csv, xlsx, jsonl, not 'xslx'. Did you mean xlsx?",
+            f"datasets.flights: formats must be one of {', '.join(FORMATS)}, not 'xslx'. Did you mean xlsx?",
         ),
         (14, "datasets.flights: roles must be one of user, admin, not 'root'."),
         (15, "datasets.flights: row_limit must be a whole number from 1 to 1,000,000,000,000."),
@@ -232,12 +235,64 @@ type = "dat"
         ('type = "string"\nmax_length = 2\ndefault = "abc"', 11, "default must have at most 2 characters, not 3."),
         ('type = "string"\nrequired = "no"', 10, "required must be true or false."),
         ('label = "P"', 8, "type is missing."),
+        ('type = "string"\nchoices_sql = "SELECT 1"', 10, "choices_sql has no meaning for a parameter of type string."),
+        ('type = "choice"\nchoices = ["a"]\nchoices_sql = "SELECT 1"', 11, "say either choices or choices_sql."),
+        ('type = "choice"\nchoices_sql = "SELECT :p"', 10, "choices_sql cannot have parameters; it has p."),
+        ('type = "choice"\nchoices_sql = "SELECT 1"\ndefault = ["a"]', 11, "default must be a text."),
+        ('type = "choices"\nchoices_sql = "SELECT 1"\ndefault = "a"', 11, "default must be a list of texts."),
         ('type = "string"\nlable = "P"', 10, "There is no setting lable here. Did you mean label?"),
     ],
 )
 def test_mistakes_in_a_parameter(tmp_path: Path, lines: str, line: int, message: str) -> None:
     text = dataset(f"[datasets.d.parameters.p]\n{lines}", sql="SELECT :p")
     assert problems(tmp_path, text) == [(line, f"datasets.d.parameters.p: {message}")]
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [("5_001", 5001), ('"2GB"', 2 * 10**9), ('"512 MiB"', 512 * 2**20), ('"1.5gb"', 1_500_000_000), ('"9 b"', 9)],
+)
+def test_sizes_are_numbers_or_have_a_unit(tmp_path: Path, written: str, size: int) -> None:
+    declared = load(tmp_path, dataset(f'max_bytes = {written}\nmemory_limit = "1GiB"')).datasets["d"]
+    assert (declared.max_bytes, declared.memory_limit) == (size, 2**30)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("max_bytes = 0", "max_bytes must be a size from 1 bytes to 1 TB."),
+        ('max_bytes = "much"', "max_bytes: write a number of bytes, or a number and a unit, such as 512MB or 2GiB."),
+        ('max_bytes = "5Mb/s"', "max_bytes: write a number of bytes, or a number and a unit, such as 512MB or 2GiB."),
+        ('memory_limit = "1MB"', "memory_limit must be a size from 32 MiB to 1 TB."),
+        ("memory_limit = true", "memory_limit must be a size from 32 MiB to 1 TB."),
+    ],
+)
+def test_sizes_that_are_none(tmp_path: Path, line: str, message: str) -> None:
+    assert problems(tmp_path, dataset(line)) == [(8, f"datasets.d: {message}")]
+
+
+CHOOSING = """
+[datasets.d.parameters.p]
+type = "choice"
+choices_sql = "{sql}"
+{more}"""
+
+
+@pytest.mark.parametrize(
+    ("sql", "more", "line", "message"),
+    [
+        ("SELECT code FROM gone", "", 11, "datasets.d.parameters.p: no such table: gone"),
+        ("SELECT 1, 2, 3", "", 11, "datasets.d.parameters.p: choices_sql must have one column, the value, or two"),
+        ("SELECT x'00'", "", 11, "datasets.d.parameters.p: choices_sql gives bytes"),
+        ("SELECT 'a'", 'default = "b"', 6, "datasets.d: A default is not allowed today: it must be one of a"),
+    ],
+)
+def test_the_check_runs_the_queries_of_choices(tmp_path: Path, sql: str, more: str, line: int, message: str) -> None:
+    sqlite3.connect(tmp_path / "s.db").close()
+    (tmp_path / "s.db").touch()
+    catalog = load(tmp_path, dataset(CHOOSING.format(sql=sql, more=more), sql="SELECT :p"))
+    [found] = check_catalog(catalog, tmp_path / "exportdesk.toml")
+    assert (found.line, found.message.startswith(message)) == (line, True), found
 
 
 def test_a_parameter_with_a_hyphen_could_not_be_bound(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from webapp.datasets.declaration import Choice, Dataset, Parameter, ParameterType
 from webapp.datasets.parameters import bind_values, json_schema, parse_params
+from webapp.datasets.relative import moment_in
 from webapp.domain.access import Role
 from webapp.domain.errors import Invalid
 
@@ -174,11 +175,33 @@ def test_a_default_fills_what_is_left_out_even_when_required() -> None:
         ("datetime", "now", "2026-11-29T10:30:15Z"),
         ("datetime", "now - 6h", "2026-11-29T04:30:15Z"),
         ("datetime", "now + 90m", "2026-11-29T12:00:15Z"),
-        ("datetime", "today - 1d", "2026-11-28T00:00:00Z"),
+        ("datetime", "today - 1d", "2026-11-27T22:00:00Z"),
     ],
 )
 def test_relative_defaults_become_absolute(kind: str, default: str, value: str) -> None:
     assert parsed(parameter(kind, default=default)) == value
+
+
+@pytest.mark.parametrize(
+    ("zone", "kind", "default", "value"),
+    [
+        ("UTC", "date", "today", "2026-12-31"),
+        ("Asia/Tokyo", "date", "today", "2027-01-01"),
+        ("Asia/Tokyo", "date", "start of year", "2027-01-01"),
+        ("America/New_York", "date", "start of month", "2026-12-01"),
+        ("Asia/Tokyo", "datetime", "today", "2026-12-31T15:00:00Z"),
+        ("Asia/Kathmandu", "datetime", "start of month", "2026-12-31T18:15:00Z"),
+        ("Asia/Tokyo", "datetime", "now - 6h", "2026-12-31T17:30:00Z"),
+        ("Europe/Berlin", "datetime", "today - 100d", "2026-09-22T22:00:00Z"),
+        ("Mars/Olympus", "date", "today", "2026-12-31"),
+        ("../etc/passwd", "date", "today", "2026-12-31"),
+        ("", "date", "today", "2026-12-31"),
+    ],
+)
+def test_relative_defaults_mean_the_day_of_a_zone(zone: str, kind: str, default: str, value: str) -> None:
+    moment = moment_in(zone, datetime(2026, 12, 31, 23, 30, tzinfo=UTC))
+    declared = dataset(parameter(kind, default=default))
+    assert parse_params(declared, {}, today=moment.today, now=moment.now) == {"p": value}
 
 
 def test_a_default_that_left_its_range_is_refused_not_used() -> None:
@@ -275,6 +298,17 @@ def test_the_json_schema_says_what_is_checked() -> None:
             "description": "First day.",
             "default": "2026-01-01T00:00:00Z",
         },
+    }
+
+
+def test_the_json_schema_says_where_choices_are_to_be_had() -> None:
+    schema = json_schema(dataset(parameter("choices", choices=(), choices_sql="SELECT secret FROM t")))
+    assert schema["properties"]["p"] == {
+        "title": "Since",
+        "type": "array",
+        "items": {"type": "string"},
+        "maxItems": 1000,
+        "x-choices-url": "/api/v1/datasets/d/choices/p",
     }
 
 

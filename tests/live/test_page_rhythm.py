@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -87,12 +88,10 @@ async def test_the_cursor_is_the_newest_event(client: httpx.AsyncClient, place: 
 
 
 @pytest.mark.parametrize("status", OVER)
-@pytest.mark.parametrize("question", ["", "/live?poll=1", "/live?poll=3", "/live?fallback=2", "/live?fallback=5"])
-async def test_what_is_over_is_silent(
-    client: httpx.AsyncClient, make_export: ExportMaker, status: Status, question: str
-) -> None:
+async def test_what_is_over_is_silent(client: httpx.AsyncClient, make_export: ExportMaker, status: Status) -> None:
     export = await make_export(status)
-    for path in ("/exports", f"/exports/{export.id}"):
+    questions = ("", "/live?poll=1", "/live?poll=3", "/live?fallback=2", "/live?fallback=5")
+    for path, question in product(("/exports", f"/exports/{export.id}"), questions):
         element = await live(client, path + question)
         assert not any(name in element.attributes for name in DRIVING)
         assert not element.css("[hx-get], [hx-trigger], [hx-sse\\:connect], [data-active]")
@@ -127,7 +126,7 @@ async def test_a_page_falls_back_slower_and_slower(client: httpx.AsyncClient, pl
     assert streamed == [5, 10, 15]
 
 
-@pytest.mark.parametrize("number", [998, 999, 1000, 1001, 1004, 1005, 5000, 9999])
+@pytest.mark.parametrize("number", [998, 1000, 1001, 9999])
 async def test_a_page_that_fell_back_for_days_keeps_its_rhythm(
     client: httpx.AsyncClient, place: str, number: int
 ) -> None:
@@ -166,19 +165,20 @@ async def test_push_first_streams_at_once(
     assert not streams(await live(client, f"{place}/live?fallback=1")), "but not right after a stream that failed"
 
 
-@pytest.mark.parametrize(
-    "odd",
-    ["poll=", "poll=x", "poll=-1", "poll=1.5", "poll=%00", "poll=٣", "poll=²", "poll=" + "9" * 5000, "poll=1e9",
-     "poll=99999",
-     "fallback=x", "fallback=-5", "fallback=" + "9" * 5000, "fallback=%ff", "refresh=x", "refresh=" + "9" * 5000,
-     "poll[]=1", "poll=1&poll=x", "after=x", "&&&=&", "cursor=x", "status=nope", "since=x", "q=" + "x" * 5000, "q=%00",
-     "cursor=99999999999999-exp_00000000000000000000000000"],
-)  # fmt: skip
-async def test_odd_questions_do_no_harm(client: httpx.AsyncClient, place: str, odd: str) -> None:
-    response = await client.get(f"{place}/live?{odd}")
-    assert response.status_code == 200
-    assert len(LexborHTMLParser(response.text).css("#live")) == 1
-    assert (await client.get(f"{place}?{odd}")).status_code == 200
+ODD = [
+    "poll=", "poll=x", "poll=-1", "poll=1.5", "poll=%00", "poll=٣", "poll=²", "poll=" + "9" * 5000, "poll=1e9",
+    "poll=99999", "fallback=x", "fallback=-5", "fallback=" + "9" * 5000, "fallback=%ff", "refresh=x", "poll[]=1",
+    "refresh=" + "9" * 5000, "poll=1&poll=x", "after=x", "&&&=&", "cursor=x", "status=nope", "since=x", "q=%00",
+    "q=" + "x" * 5000, "cursor=99999999999999-exp_00000000000000000000000000",
+]  # fmt: skip
+
+
+async def test_odd_questions_do_no_harm(client: httpx.AsyncClient, place: str) -> None:
+    for odd in ODD:
+        response = await client.get(f"{place}/live?{odd}")
+        assert response.status_code == 200, odd
+        assert len(LexborHTMLParser(response.text).css("#live")) == 1, odd
+        assert (await client.get(f"{place}?{odd}")).status_code == 200, odd
 
 
 async def test_a_filter_is_kept_in_every_next_address(client: httpx.AsyncClient, make_export: ExportMaker) -> None:

@@ -16,6 +16,7 @@ from webapp.domain.exports import Export, FormatWarning, Phase, Status
 from webapp.domain.ids import new_id
 from webapp.resources import Resources
 from webapp.store import exports as rows
+from worker.formats.writer import WARNINGS
 
 ExportMaker = Callable[..., Awaitable[Export]]
 
@@ -85,7 +86,7 @@ async def test_a_finished_export_hands_over_its_file(
     client: httpx.AsyncClient, make_export: ExportMaker, resources: Resources
 ) -> None:
     export = await make_export(Status.SUCCESS)
-    await changed(resources, export, warnings=(FormatWarning("NUL_REMOVED", "NUL characters were removed.", 3),))
+    await changed(resources, export, warnings=(FormatWarning("NUL_REMOVED", WARNINGS["NUL_REMOVED"], 3),))
     shown = await page(client, export)
     assert export.file is not None
     link = node(shown, ".download a")
@@ -93,7 +94,9 @@ async def test_a_finished_export_hands_over_its_file(
     assert text(shown, ".download-name strong") == "Things.csv"
     assert text(shown, "#sha256") == export.file.sha256
     assert facts(shown, "dl.figures")["Rows"] == "1"
-    assert text(shown, ".message.tone-warn") == "NUL characters were removed. (3 ×)"
+    assert text(shown, ".message.tone-warn") == (
+        "3 cells with NUL characters, which CSV readers stop at; the NULs were removed."
+    )
     assert texts(shown, ".timeline strong") == ["Order taken", "Queued", "Started", "Ready"]
     assert nodes(shown, "form[action$=cancellation], form[action$=retry]") == []
 

@@ -41,7 +41,7 @@ async def children() -> AsyncIterator[Children]:
 def with_dataset(resources: Resources, name: str, **changes: Any) -> Resources:
     """The same resources with one dataset changed."""
     datasets = {**resources.catalog.datasets, name: replace(resources.catalog.datasets[name], **changes)}
-    return replace(resources, catalog=Catalog(datasets, resources.catalog.sources))
+    return resources.with_catalog(Catalog(datasets, resources.catalog.sources))
 
 
 async def claimed(resources: Resources, viewer: Viewer, dataset: str, **order: Any) -> Export:
@@ -134,7 +134,7 @@ async def test_a_source_that_is_down_is_tried_again_later(
 async def test_a_dataset_that_is_gone_fails_its_export(resources: Resources, children: Children, user: Viewer) -> None:
     claim = await claimed(resources, user, "things")
     without = {name: dataset for name, dataset in resources.catalog.datasets.items() if name != "things"}
-    bare = replace(resources, catalog=Catalog(without, resources.catalog.sources))
+    bare = resources.with_catalog(Catalog(without, resources.catalog.sources))
     export = await run(bare, children, claim)
     assert export.status is Status.FAILED
     assert export.error is not None
@@ -206,8 +206,34 @@ async def test_too_much_memory_is_an_error_of_the_export_and_the_next_one_runs(
     assert export.status is Status.FAILED
     assert export.error is not None
     assert export.error.code is ErrorCode.OUT_OF_MEMORY
+    assert "(512 MiB)" in export.error.message
     after = await run(resources, children, await claimed(resources, user, "things"))
     assert after.status is Status.SUCCESS
+
+
+async def test_a_dataset_may_have_more_or_less_memory_and_the_sentence_says_how_much(
+    resources: Resources, children: Children, user: Viewer
+) -> None:
+    roles = resources.catalog.datasets["things"].roles
+    one_cell = "SELECT hex(zeroblob(40000000)) AS x"
+    small = with_dataset(resources, "secret", sql=one_cell, roles=roles, memory_limit=64_000_000)
+    export = await run(small, children, await claimed(small, user, "secret"))
+    assert export.error is not None
+    assert (export.error.code, export.file) == (ErrorCode.OUT_OF_MEMORY, None)
+    assert "(64 MB)" in export.error.message
+    assert temporary_files(resources) == []
+    large = with_dataset(resources, "secret", sql=one_cell, roles=roles, memory_limit=2 * 2**30)
+    assert (await run(large, children, await claimed(large, user, "secret"))).status is Status.SUCCESS
+
+
+async def test_an_attempt_keeps_the_source_it_was_given_when_the_datasets_change(
+    resources: Resources, children: Children, user: Viewer
+) -> None:
+    claim = await claimed(resources, user, "slow", params={"rows": 1_000_000})
+    running = asyncio.create_task(run(resources, children, claim))
+    await asyncio.sleep(0.5)
+    resources.holder.state = replace(resources.holder.state, catalog=Catalog({}, {}))
+    assert (await running).status is Status.SUCCESS
 
 
 async def test_a_killed_child_is_tried_again(

@@ -1,4 +1,4 @@
-"""What people do with datasets: find one they may use, and look at its first rows."""
+"""What people do with datasets: find one they may use, see what its parameters may be, look at its first rows."""
 
 from __future__ import annotations
 
@@ -8,22 +8,34 @@ from dataclasses import dataclass
 from typing import Any
 
 from webapp.datasets import sources
+from webapp.datasets.choices import Found, search, with_choices
 from webapp.datasets.columns import Column, Row
-from webapp.datasets.declaration import Dataset
+from webapp.datasets.declaration import Choice, Dataset, Parameter
 from webapp.datasets.parameters import bind_values, parse_params
+from webapp.datasets.relative import Moment, moment_in
 from webapp.domain import limits
 from webapp.domain.access import NotFound, Viewer
+from webapp.domain.errors import AttemptFailed, FieldError, Invalid, export_error
+from webapp.domain.estimates import Rows
 from webapp.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`truncated` when there are more rows than shown; `rows_estimate` None when counting took too long."""
+    """`truncated` when there are more rows than shown; `estimate` None when nobody knows how many."""
 
     columns: tuple[Column, ...]
     rows: Sequence[Row]
     truncated: bool
-    rows_estimate: int | None
+    estimate: Rows | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A dataset whose parameters have the choices of now; `troubles` say which lists could not be read, and why."""
+
+    dataset: Dataset
+    troubles: Mapping[str, str]
 
 
 def get(resources: Resources, viewer: Viewer, name: str) -> Dataset:
@@ -34,20 +46,77 @@ def get(resources: Resources, viewer: Viewer, name: str) -> Dataset:
     return dataset
 
 
-async def preview(resources: Resources, dataset: Dataset, raw: Mapping[str, Any]) -> Preview:
+async def find_choices(resources: Resources, dataset: Dataset, name: str, text: str, *, limit: int) -> Found:
+    """Raises NotFound for what is no parameter with choices, and AttemptFailed when the list cannot be read."""
+    parameter = next((p for p in dataset.parameters if p.name == name and p.type.has_choices), None)
+    if parameter is None:
+        raise NotFound
+    choices = await _choices(resources, dataset, parameter)
+    return await asyncio.to_thread(search, choices, text, limit=limit)
+
+
+async def with_lists(resources: Resources, dataset: Dataset) -> Listed:
+    """Reads the lists of all choices that come from queries, or takes those that were read within the last minute."""
+    asked = [parameter for parameter in dataset.parameters if parameter.choices_sql is not None]
+    answers = await asyncio.gather(*(_choices(resources, dataset, p) for p in asked), return_exceptions=True)
+    lists: dict[str, Sequence[Choice]] = {}
+    troubles: dict[str, str] = {}
+    for parameter, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, AttemptFailed):
+            reason = export_error(answer.code, **answer.details).message
+            troubles[parameter.name] = f"The choices of {parameter.label} cannot be read now. {reason}"
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            lists[parameter.name] = answer
+    return Listed(with_choices(dataset, lists), troubles)
+
+
+async def checked_params(
+    resources: Resources, dataset: Dataset, raw: Mapping[str, Any], moment: Moment
+) -> dict[str, Any]:
+    """Canonical values, choices compared with the lists of now. Raises Invalid with every mistake."""
+    listed = await with_lists(resources, dataset)
+    try:
+        return parse_params(listed.dataset, raw, today=moment.today, now=moment.now)
+    except Invalid as invalid:
+        told = {f"params.{name}": trouble for name, trouble in listed.troubles.items()}
+        raise Invalid([FieldError(e.field, told.get(e.field, e.message)) for e in invalid.errors]) from None
+
+
+async def preview(
+    resources: Resources, dataset: Dataset, raw: Mapping[str, Any], *, zone: str | None = None
+) -> Preview:
     """Raises Invalid for wrong parameters and AttemptFailed when the source refuses or takes too long."""
-    now = await resources.store.now()
-    params = parse_params(dataset, raw, today=now.date(), now=now)
-    url, values = resources.catalog.source_of(dataset).url, bind_values(dataset, params)
-    return await asyncio.to_thread(_read, url, dataset.sql, values)
+    moment = moment_in(zone, await resources.store.now())
+    params = await checked_params(resources, dataset, raw, moment)
+    return await asyncio.to_thread(_read, _url(resources, dataset), dataset.sql, bind_values(dataset, params))
+
+
+async def _choices(resources: Resources, dataset: Dataset, parameter: Parameter) -> Sequence[Choice]:
+    if parameter.choices_sql is None:
+        return parameter.choices
+    return await asyncio.to_thread(resources.choices.get, _url(resources, dataset), parameter.choices_sql)
+
+
+def _url(resources: Resources, dataset: Dataset) -> str:
+    """Raises NotFound when the catalog changed since the dataset was found, and its source is gone."""
+    source = resources.catalog.sources.get(dataset.source)
+    if source is None:
+        raise NotFound
+    return source.url
 
 
 def _read(url: str, sql: str, values: Mapping[str, Any]) -> Preview:
     found = sources.preview(url, sql, values, rows=limits.PREVIEW_ROWS, seconds=limits.PREVIEW_SECONDS)
-    estimate = len(found.rows) if not found.truncated else _count(url, sql, values)
+    estimate = _estimate(url, sql, values) if found.truncated else Rows(len(found.rows), is_exact=True)
     return Preview(found.columns, found.rows, found.truncated, estimate)
 
 
-def _count(url: str, sql: str, values: Mapping[str, Any]) -> int | None:
+def _estimate(url: str, sql: str, values: Mapping[str, Any]) -> Rows | None:
+    """Counted, or guessed by the source's planner where counting takes too long."""
     with sources.open_rows(url, sql, values) as reader:
-        return reader.count(limits.COUNT_SECONDS)
+        if (count := reader.count(limits.COUNT_SECONDS)) is not None:
+            return Rows(count, is_exact=True)
+        guess = reader.estimate()
+        return None if guess is None else Rows(max(guess, limits.PREVIEW_ROWS + 1), is_exact=False)

@@ -12,8 +12,9 @@ import msgspec
 
 from webapp import bus, queue
 from webapp.actions.changes import Contended, announce, change, write
+from webapp.actions.datasets import checked_params
 from webapp.datasets.catalog import Dataset
-from webapp.datasets.parameters import parse_params
+from webapp.datasets.relative import moment_in
 from webapp.domain import limits
 from webapp.domain.access import NotFound, QuotaExceeded, Viewer, may_see
 from webapp.domain.errors import FieldError, Invalid
@@ -33,12 +34,16 @@ DAY = timedelta(seconds=limits.IDEMPOTENCY_KEY_LIFETIME)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a person or client asks for, as it was sent: nothing in it is trusted."""
+    """What a person or client asks for, as it was sent: nothing in it is trusted.
+
+    In `zone` relative defaults are resolved; without one it is that of the options, else UTC.
+    """
 
     dataset: str
     params: Mapping[str, Any]
     format: str
     options: Mapping[str, Any]
+    zone: str | None = None
 
 
 class KeyReused(Exception):
@@ -61,7 +66,7 @@ async def order(
     Raises Invalid with every mistake at once, QuotaExceeded, KeyReused. It is durable when this returns.
     """
     now = await resources.store.now()
-    dataset, params, options = check_order(resources, viewer, wanted, defaults=defaults, now=now)
+    dataset, params, options = await check_order(resources, viewer, wanted, defaults=defaults, now=now)
     export = Export(
         id=new_id("exp"),
         owner=viewer.id,
@@ -80,7 +85,7 @@ async def order(
     return await hand_over(resources, stored.id), True
 
 
-def check_order(
+async def check_order(
     resources: Resources, viewer: Viewer, wanted: Order, *, defaults: Options, now: datetime
 ) -> tuple[Dataset, dict[str, Any], dict[str, Any]]:
     """The dataset, and parameters and options in the form in which they are stored. Raises Invalid."""
@@ -91,7 +96,8 @@ def check_order(
     params: dict[str, Any] = {}
     options: dict[str, Any] = {}
     try:
-        params = parse_params(dataset, wanted.params, today=now.date(), now=now)
+        moment = moment_in(wanted.zone or wanted.options.get("timezone"), now)
+        params = await checked_params(resources, dataset, wanted.params, moment)
     except Invalid as invalid:
         errors += invalid.errors
     if wanted.format not in dataset.formats:

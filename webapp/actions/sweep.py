@@ -145,8 +145,10 @@ async def _each(found: Sequence[Export], mend: Callable[[Export], Awaitable[obje
 
 
 def _execution_limit(resources: Resources, dataset_name: str) -> timedelta:
-    dataset = resources.catalog.datasets.get(dataset_name)
-    return (dataset and dataset.execution_limit) or resources.settings.execution_limit
+    """The longer one when the datasets were edited: an attempt that runs keeps what it was given."""
+    state, usual = resources.holder.state, resources.settings.execution_limit
+    declared = [catalog.datasets.get(dataset_name) for catalog in (state.catalog, state.before) if catalog]
+    return max(((dataset and dataset.execution_limit) or usual for dataset in declared), default=usual)
 
 
 def in_words(limit: timedelta) -> str:

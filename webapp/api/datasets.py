@@ -10,11 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from webapp.actions import datasets
+from webapp.actions.estimates import estimate
 from webapp.api.exports import json_response
-from webapp.api.requests import PreviewBody, read_body
+from webapp.api.requests import PreviewBody, query_limit, read_body
 from webapp.datasets.declaration import Dataset
 from webapp.datasets.schema import json_schema
+from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.formats import API_DEFAULTS, Options, parse_options
 from webapp.web.context import resources, viewer
+
+SEARCH_LENGTH = 200
 
 
 async def index(request: Request) -> Response:
@@ -28,18 +33,43 @@ async def show(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """The first rows for these parameters, and how many there are if that can be counted quickly."""
+    """The first rows for these parameters, how many there are, and what the file will probably come to."""
     dataset = datasets.get(resources(request), viewer(request), request.path_params["name"])
     body = await read_body(request, PreviewBody)
-    found = await datasets.preview(resources(request), dataset, body.params)
+    format, options = _chosen(dataset, body)
+    found = await datasets.preview(resources(request), dataset, body.params, zone=body.options.get("timezone"))
+    expected = await estimate(
+        resources(request), dataset, found.estimate, format=format, compression=options.compression
+    )
     return json_response(
         {
             "columns": [{"name": column.name, "kind": column.kind.value} for column in found.columns],
             "rows": await asyncio.to_thread(lambda: [[_json(value) for value in row] for row in found.rows]),
             "truncated": found.truncated,
-            "rows_estimate": found.rows_estimate,
+            "rows_estimate": found.estimate.count if found.estimate else None,
+            "rows_estimate_is_exact": found.estimate is not None and found.estimate.is_exact,
+            "expected_bytes": expected.bytes,
+            "expected_seconds": None if expected.seconds is None else round(expected.seconds, 1),
+            "notices": [{"code": notice.code, "message": notice.message} for notice in expected.notices],
         }
     )
+
+
+async def choices(request: Request) -> Response:
+    """What a parameter may be now, the best fits for `q` first."""
+    dataset = datasets.get(resources(request), viewer(request), request.path_params["name"])
+    name, text = request.path_params["parameter"], request.query_params.get("q", "")[:SEARCH_LENGTH]
+    found = await datasets.find_choices(resources(request), dataset, name, text, limit=query_limit(request))
+    items = [{"value": choice.value, "label": choice.label} for choice in found.items]
+    return json_response({"items": items, "next_cursor": None})
+
+
+def _chosen(dataset: Dataset, body: PreviewBody) -> tuple[str, Options]:
+    """Raises Invalid."""
+    format = body.format or dataset.formats[0]
+    if format not in dataset.formats:
+        raise Invalid([FieldError("format", f"Choose one of these formats: {', '.join(dataset.formats)}.")])
+    return format, parse_options(body.options, format, defaults=API_DEFAULTS)
 
 
 def describe(request: Request, dataset: Dataset) -> dict[str, Any]:

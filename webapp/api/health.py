@@ -11,6 +11,7 @@ from starlette.responses import Response
 from webapp import queue
 from webapp.api.exports import json_response
 from webapp.web.context import resources
+from webapp.web.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,14 @@ async def readyz(request: Request) -> Response:
     """200, or 503 with the parts that are not ready. Reasons name the part, never an address."""
     checks = {"database": await _database(request), **await _broker(request)}
     ready = all(state == "ok" for state in checks.values())
+    checks["catalog"] = _catalog(request)
     return json_response({"status": "ready" if ready else "not ready", "checks": checks}, 200 if ready else 503)
+
+
+def _catalog(request: Request) -> str:
+    """Old datasets are no reason to take no orders."""
+    count = len(resources(request).holder.state.problems)
+    return f"old: {counted(count, 'mistake')}" if count else "ok"
 
 
 async def _database(request: Request) -> str:

@@ -31,7 +31,11 @@ class OrderBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PreviewBody(msgspec.Struct, forbid_unknown_fields=True):
+    """As an order, to hear what it would come to. `format` None is the dataset's first one."""
+
     params: dict[str, Any] = {}
+    format: str | None = None
+    options: dict[str, Any] = {}
 
 
 async def read_body(request: Request, kind: type[T]) -> T:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from webapp.datasets.choices import read_choices, with_choices
 from webapp.datasets.declaration import (
     BadCatalog,
     Catalog,
@@ -50,12 +51,13 @@ __all__ = [
 FILE_BYTES = 1024 * 1024
 SECRET_BYTES = 64 * 1024
 LARGEST_LIMIT = 10**12
+SMALLEST_MEMORY = 32 * 1024 * 1024
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 NAME_RULE = "a name is a small letter, then at most 62 small letters, digits, _ and -."
 INSERT = re.compile(r"\$\{([^}]*)\}")
 DATASET_KEYS = (
     "title", "description", "source", "sql", "parameters", "roles", "formats",
-    "row_limit", "max_bytes", "execution_limit", "max_attempts",
+    "row_limit", "max_bytes", "execution_limit", "memory_limit", "max_attempts",
 )  # fmt: skip
 
 
@@ -79,14 +81,14 @@ def load_catalog(path: Path, environ: Mapping[str, str]) -> Catalog:
 
 
 def check_catalog(catalog: Catalog, path: Path) -> list[Problem]:
-    """Runs each query for no rows, with its defaults; tells what fails, at the line of its `sql`."""
+    """Runs each query for no rows, with its defaults, and those that give choices; tells what fails, at its line."""
     report = Report(str(path), LineIndex(_read_text(path)))
     absent = {name: sentence for name, source in catalog.sources.items() if (sentence := missing(source.url))}
     for name, sentence in absent.items():
         report.add(("sources", name, "url"), f"sources.{name}: {sentence}")
     for dataset in catalog.datasets.values():
-        if dataset.source not in absent and (message := _refusal(catalog, dataset)):
-            report.add(("datasets", dataset.name, "sql"), f"datasets.{dataset.name}: {message}")
+        if dataset.source not in absent:
+            _check_dataset(catalog, dataset, report)
     return sorted(report.problems, key=lambda problem: problem.line)
 
 
@@ -183,8 +185,9 @@ def _read_dataset(table: Table, sources: Mapping[str, Source]) -> Dataset:
         roles=frozenset(map(Role, table.several("roles", [role.value for role in Role]) or Role)),
         formats=table.several("formats", tuple(FORMATS)) or tuple(FORMATS),
         row_limit=table.integer("row_limit", low=1, high=LARGEST_LIMIT),
-        max_bytes=table.integer("max_bytes", low=1, high=LARGEST_LIMIT),
+        max_bytes=table.size("max_bytes", low=1, high=LARGEST_LIMIT),
         execution_limit=_duration(table, "execution_limit"),
+        memory_limit=table.size("memory_limit", low=SMALLEST_MEMORY, high=LARGEST_LIMIT),
         max_attempts=table.integer("max_attempts", low=1, high=10) or 3,
     )
 
@@ -219,6 +222,21 @@ def _check_parameters(table: Table, sql: str, declared: list[str]) -> None:
             table.report.add(path, f"{table.name}: sql never uses the parameter :{name[:64]}.")
 
 
+def _check_dataset(catalog: Catalog, dataset: Dataset, report: Report) -> None:
+    lists: dict[str, tuple[Choice, ...]] = {}
+    path = ("datasets", dataset.name)
+    for parameter in dataset.parameters:
+        try:
+            if parameter.choices_sql is not None:
+                lists[parameter.name] = read_choices(catalog.source_of(dataset).url, parameter.choices_sql)
+        except AttemptFailed as failure:
+            place = (*path, "parameters", parameter.name, "choices_sql")
+            report.add(place, f"{'.'.join(place[:-1])}: {_told(failure)}")
+            return
+    if message := _refusal(catalog, with_choices(dataset, lists)):
+        report.add((*path, "sql"), f"datasets.{dataset.name}: {message}")
+
+
 def _refusal(catalog: Catalog, dataset: Dataset) -> str | None:
     """Why the source does not take the query, or None."""
     now = datetime.now(UTC)
@@ -227,7 +245,11 @@ def _refusal(catalog: Catalog, dataset: Dataset) -> str | None:
         params = {parameter.name: default_value(parameter, moment) for parameter in dataset.parameters}
         describe(catalog.source_of(dataset).url, dataset.sql, bind_values(dataset, params))
     except Unfit as unfit:
-        return f"A default is out of its range today: it {unfit}."
+        return f"A default is not allowed today: it {unfit}."
     except AttemptFailed as failure:
-        return failure.details.get("detail") or export_error(failure.code, **failure.details).message
+        return _told(failure)
     return None
+
+
+def _told(failure: AttemptFailed) -> str:
+    return failure.details.get("detail") or export_error(failure.code, **failure.details).message

@@ -66,7 +66,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`default`, `minimum` and `maximum` are canonical values, or relative ones (`today - 30d`) for dates and times.
+    """`choices` are those of the file; what `choices_sql` gives is read when it is needed (see `datasets.choices`).
+
+    `default`, `minimum` and `maximum` are canonical values, or relative ones (`today - 30d`) for dates and times.
 
     `max_length` counts characters of a text, or of each item of a list.
     """
@@ -78,6 +80,7 @@ class Parameter:
     required: bool = False
     default: Any = None
     choices: tuple[Choice, ...] = ()
+    choices_sql: str | None = field(default=None, repr=False)
     minimum: int | float | str | None = None
     maximum: int | float | str | None = None
     max_length: int | None = None
@@ -102,6 +105,7 @@ class Dataset:
     row_limit: int | None = None
     max_bytes: int | None = None
     execution_limit: timedelta | None = None
+    memory_limit: int | None = None
     max_attempts: int = 3
 
 
@@ -131,6 +135,10 @@ class Problem:
     file: str
     line: int
     message: str
+
+    @property
+    def file_name(self) -> str:
+        return self.file.rsplit("/", 1)[-1]
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.message}"

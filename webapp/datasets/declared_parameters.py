@@ -5,15 +5,27 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, cast
 
 from webapp.datasets.declaration import Choice, Parameter, ParameterType
 from webapp.datasets.parameters import Moment, Unfit, default_value, parse_value
+from webapp.datasets.placeholders import foreign_parameters, named_parameters
 from webapp.datasets.relative import EXAMPLES, is_relative
 from webapp.datasets.tables import Table
 from webapp.domain.limits import LIST_ITEMS, PARAMETER_TEXT_LENGTH
 
-KEYS = ("type", "label", "description", "required", "default", "choices", "minimum", "maximum", "max_length")
+KEYS = (
+    "type",
+    "label",
+    "description",
+    "required",
+    "default",
+    "choices",
+    "choices_sql",
+    "minimum",
+    "maximum",
+    "max_length",
+)
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 ANY_DAY = Moment(date(2026, 7, 15), datetime(2026, 7, 15, 12, tzinfo=UTC))
 """Relative dates are compared on one fixed day, so that a file is not right today and wrong tomorrow."""
@@ -43,17 +55,30 @@ def _with_rules(table: Table, parameter: Parameter) -> Parameter:
         "minimum": kind.has_range,
         "maximum": kind.has_range,
         "choices": kind.has_choices,
+        "choices_sql": kind.has_choices,
         "max_length": kind.has_length,
     }.items():
         if key in table.values and not has_meaning:
             table.wrong(key, f"{key} has no meaning for a parameter of type {kind}.")
     if kind.has_choices:
-        parameter = replace(parameter, choices=_choices(table))
+        sql = _choices_sql(table)
+        parameter = replace(parameter, choices=() if sql else _choices(table), choices_sql=sql)
     if kind.has_length:
         parameter = replace(parameter, max_length=table.integer("max_length", low=1, high=PARAMETER_TEXT_LENGTH))
     if kind.has_range:
         parameter = _with_range(table, parameter)
     return _with_default(table, parameter)
+
+
+def _choices_sql(table: Table) -> str | None:
+    """A query of its own source; it has no parameters, because the form is filled in any order."""
+    if (sql := table.text("choices_sql")) is None:
+        return None
+    if "choices" in table.values:
+        table.wrong("choices_sql", "say either choices or choices_sql.")
+    if used := (*named_parameters(sql), *foreign_parameters(sql)):
+        table.wrong("choices_sql", f"choices_sql cannot have parameters; it has {used[0][:64]}.")
+    return sql
 
 
 def _choices(table: Table) -> tuple[Choice, ...]:
@@ -107,12 +132,22 @@ def _with_default(table: Table, parameter: Parameter) -> Parameter:
     if (given := table.values.get("default")) is None:
         return parameter
     try:
-        default = _canonical(parameter, given)
-        _check_range(parameter, default)
+        default = _unlisted(parameter, given) if parameter.choices_sql else _canonical(parameter, given)
+        if not parameter.choices_sql:
+            _check_range(parameter, default)
     except Unfit as unfit:
         table.wrong("default", f"default {unfit}.")
         return parameter
     return replace(parameter, default=default)
+
+
+def _unlisted(parameter: Parameter, given: Any) -> str | list[str]:
+    """A default whose list only the source knows: `datasets check` and each order compare the two. Raises Unfit."""
+    items = cast(list[Any], given) if isinstance(given, list) else [given]
+    is_list = parameter.type is ParameterType.CHOICES
+    if is_list != isinstance(given, list) or not items or not all(isinstance(item, str) and item for item in items):
+        raise Unfit("must be a list of texts" if is_list else "must be a text")
+    return items if is_list else items[0]
 
 
 def _canonical(parameter: Parameter, given: Any) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, cast
 
 from webapp.datasets.declaration import Dataset, Parameter, ParameterType, did_you_mean
+from webapp.datasets.relative import Moment as Moment
 from webapp.datasets.relative import is_relative, resolve_date, resolve_datetime
 from webapp.datasets.schema import json_schema as json_schema
 from webapp.domain.errors import FieldError, Invalid
@@ -37,17 +37,13 @@ LINE_BREAK = re.compile(r"\r\n|\r|\n")
 UNKNOWN_SHOWN = 20
 """How many unknown parameters of one order are named; a large body would make a large answer."""
 
+VALUES_SHOWN = 20
+GUESSED_AMONG = 1000
+"""Up to how many values the nearest one is looked for, which takes time."""
+
 
 class Unfit(ValueError):
     """The rest of a sentence that begins with the parameter's label: `must be a whole number`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What `today` and `now` mean. `now` carries its offset."""
-
-    today: date
-    now: datetime
 
 
 def parse_params(dataset: Dataset, raw: Mapping[str, Any], *, today: date, now: datetime) -> dict[str, Any]:
@@ -200,10 +196,13 @@ def _parse_datetime(parameter: Parameter, raw: Any, moment: Moment) -> str:
 
 
 def _parse_choice(parameter: Parameter, raw: Any, moment: Moment) -> str:
-    values = [choice.value for choice in parameter.choices]
+    return _chosen(raw, {choice.value: None for choice in parameter.choices})
+
+
+def _chosen(raw: Any, values: Collection[str]) -> str:
     if not isinstance(raw, str) or raw not in values:
-        near = did_you_mean(raw, values) if isinstance(raw, str) else ""
-        shown = ", ".join(values[:20]) + (", …" if len(values) > 20 else "")
+        near = did_you_mean(raw, values) if isinstance(raw, str) and len(values) <= GUESSED_AMONG else ""
+        shown = ", ".join(list(values)[:VALUES_SHOWN]) + (", …" if len(values) > VALUES_SHOWN else "")
         raise Unfit(f"must be one of {shown}{'.' if near else ''}{near}")
     return raw
 
@@ -211,7 +210,8 @@ def _parse_choice(parameter: Parameter, raw: Any, moment: Moment) -> str:
 def _parse_choices(parameter: Parameter, raw: Any, moment: Moment) -> list[str]:
     """In the order of the declaration and each once, so that the same wish makes the same order."""
     items = _items([raw] if isinstance(raw, str) else raw)
-    chosen = {_parse_choice(parameter, item, moment) for item in items}
+    values = {choice.value: None for choice in parameter.choices}
+    chosen = {_chosen(item, values) for item in items}
     return [choice.value for choice in parameter.choices if choice.value in chosen]
 
 

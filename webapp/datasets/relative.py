@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import zoneinfo
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 EXAMPLES = "today - 30d, start of month or now - 6h"
@@ -10,6 +12,28 @@ EXAMPLES = "today - 30d, start of month or now - 6h"
 DATE = re.compile(r"(today|start of (?:week|month|year))(?:\s*([+-])\s*([0-9]{1,5})\s*d)?")
 NOW = re.compile(r"now(?:\s*([+-])\s*([0-9]{1,5})\s*([smhd]))?")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What `today` and `now` mean. `now` carries its offset."""
+
+    today: date
+    now: datetime
+
+
+def moment_in(zone: object, now: datetime) -> Moment:
+    """What they mean to somebody in this zone; None and a zone that nobody knows are UTC."""
+    local = now.astimezone(zoneinfo.ZoneInfo(known_zone(zone)))
+    return Moment(local.date(), local)
+
+
+def known_zone(text: object) -> str:
+    """The IANA name if it is one, else UTC."""
+    try:
+        return zoneinfo.ZoneInfo(text).key if isinstance(text, str) and text else "UTC"
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return "UTC"
 
 
 def is_relative(value: object) -> bool:
@@ -29,13 +53,13 @@ def resolve_date(text: str, today: date) -> date:
 
 
 def resolve_datetime(text: str, today: date, now: datetime) -> datetime:
-    """In UTC, whole seconds; a day means its midnight UTC. `now` must carry its offset. Raises ValueError."""
+    """In UTC, whole seconds; a day means its midnight where `now` is, which carries its offset. Raises ValueError."""
     match = NOW.fullmatch(text)
-    if match is None:
-        return datetime.combine(resolve_date(text, today), time(), UTC)
-    sign = -1 if match[1] == "-" else 1
-    seconds = sign * int(match[2] or 0) * SECONDS[match[3] or "s"]
     try:
+        if match is None:
+            return datetime.combine(resolve_date(text, today), time(), now.tzinfo).astimezone(UTC)
+        sign = -1 if match[1] == "-" else 1
+        seconds = sign * int(match[2] or 0) * SECONDS[match[3] or "s"]
         return now.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
     except OverflowError as error:
         raise ValueError(text) from error

@@ -13,19 +13,27 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema(dataset: Dataset) -> dict[str, Any]:
-    """JSON Schema 2020-12 of the `params` object. A relative default is `x-default-expression` and is told in words."""
+    """JSON Schema 2020-12 of the `params` object. A relative default is `x-default-expression` and is told in words;
+    choices that come from a query are to be had at `x-choices-url`."""
     return {
         "$schema": DIALECT,
         "type": "object",
         "title": dataset.title,
-        "properties": {parameter.name: _property(parameter) for parameter in dataset.parameters},
+        "properties": {parameter.name: _property(dataset, parameter) for parameter in dataset.parameters},
         "required": [parameter.name for parameter in dataset.parameters if parameter.must_be_given],
         "additionalProperties": False,
     }
 
 
-def _property(parameter: Parameter) -> dict[str, Any]:
+def choices_url(dataset: Dataset, parameter: Parameter) -> str:
+    """Where the values are that the parameter may have now."""
+    return f"/api/v1/datasets/{dataset.name}/choices/{parameter.name}"
+
+
+def _property(dataset: Dataset, parameter: Parameter) -> dict[str, Any]:
     schema: dict[str, Any] = {"title": parameter.label, **SHAPES[parameter.type](parameter)}
+    if parameter.choices_sql is not None:
+        schema["x-choices-url"] = choices_url(dataset, parameter)
     if description := _description(parameter):
         schema["description"] = description
     if parameter.type.is_temporal and is_relative(parameter.default):
@@ -67,6 +75,8 @@ def _datetime(parameter: Parameter) -> dict[str, Any]:
 
 
 def _choice(parameter: Parameter) -> dict[str, Any]:
+    if parameter.choices_sql is not None:
+        return {"type": "string"}
     options = [{"const": choice.value, "title": choice.label} for choice in parameter.choices]
     return {"type": "string", "oneOf": options}
 

@@ -17,6 +17,9 @@ NO_ROWS: list[Row] = []
 
 READERS: Mapping[str, str] = {
     "sqlite": "webapp.datasets.readers.sqlite",
+    "duckdb": "webapp.datasets.readers.duckdb",
+    "files": "webapp.datasets.readers.duckdb",
+    "python": "webapp.datasets.readers.python",
     "postgresql": "webapp.datasets.readers.postgres",
     "postgres": "webapp.datasets.readers.postgres",
     "mysql": "webapp.datasets.readers.mysql",

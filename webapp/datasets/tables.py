@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from webapp.datasets.declaration import Problem, did_you_mean
+from webapp.domain.sizes import parse_size, told_size
 
 Path = tuple[str, ...]
 
@@ -128,6 +129,18 @@ class Table:
         if value is None or (isinstance(value, int) and not isinstance(value, bool) and low <= value <= high):
             return value
         return self.wrong(key, f"{key} must be a whole number from {low:,} to {high:,}.")
+
+    def size(self, key: str, *, low: int, high: int) -> int | None:
+        """Bytes: a whole number of them, or a text such as 512MB."""
+        value = self.values.get(key)
+        if isinstance(value, str):
+            try:
+                value = parse_size(value)
+            except ValueError as error:
+                return self.wrong(key, f"{key}: {error}.")
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and low <= value <= high):
+            return value
+        return self.wrong(key, f"{key} must be a size from {told_size(low)} to {told_size(high)}.")
 
     def chosen(self, key: str, known: Collection[str]) -> str | None:
         value = self.values.get(key)

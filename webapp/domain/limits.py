@@ -30,6 +30,16 @@ STREAM_HEARTBEAT_EVERY = 15
 PREVIEW_ROWS = 20
 PREVIEW_SECONDS = 5.0
 COUNT_SECONDS = 2.0
+CHOICES_MOST = 10_000
+"""Values that a `choices_sql` may give."""
+CHOICES_SECONDS = 5.0
+CHOICES_KEPT = 60.0
+CHOICES_AT_A_GLANCE = 50
+"""Up to so many choices are all shown; more are searched."""
+CHOICES_FOUND = 20
+PAST_RUNS = 20
+SHEET_ROWS = 1_048_575
+"""Rows of one XLSX sheet under its heading."""
 
 
 def retry_after(age: float) -> int:

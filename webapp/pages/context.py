@@ -176,6 +176,7 @@ def told(
         "eta": eta_seconds(export, now),
         "params": wording.told_params(export, dataset),
         "options": wording.told_options(export),
+        "warnings": [wording.told_warning(warning) for warning in export.warnings],
         "steps": steps,
     }
 

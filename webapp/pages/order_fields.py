@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from webapp.datasets.choices import Found, search
 from webapp.datasets.declaration import Choice, Dataset, Parameter, ParameterType
 from webapp.datasets.parameters import Moment, Unfit, default_value
 from webapp.datasets.relative import is_relative, resolve_date, resolve_datetime
-from webapp.domain.limits import PARAMETER_TEXT_LENGTH
+from webapp.domain.limits import CHOICES_AT_A_GLANCE, CHOICES_FOUND, PARAMETER_TEXT_LENGTH
 
 CONTROLS: Mapping[ParameterType, str] = {
     ParameterType.STRING: "text",
@@ -25,6 +26,7 @@ CONTROLS: Mapping[ParameterType, str] = {
 }
 YES_NO = (Choice("true", "Yes"), Choice("false", "No"))
 EITHER = Choice("", "Either")
+NOTHING_FOUND = Found((), 0)
 
 Raw = Mapping[str, Sequence[str]]
 """What was sent or asked for: each parameter's name with its values."""
@@ -46,6 +48,15 @@ class OrderField:
     maximum: str
     max_length: int
     error: str
+    is_multiple: bool = False
+    search: str = ""
+    found: Found = NOTHING_FOUND
+
+    @property
+    def chosen(self) -> tuple[Choice, ...]:
+        """What is picked already, in a list that is searched; a value that is gone from it stays, to be refused."""
+        labels = {choice.value: choice for choice in self.choices}
+        return tuple(labels.get(value, Choice(value, value)) for value in self.values if value)
 
     @property
     def value(self) -> str:
@@ -63,10 +74,24 @@ class OrderField:
 
 
 def order_fields(
-    dataset: Dataset, raw: Raw, errors: Mapping[str, str], moment: Moment, *, sent: bool
+    dataset: Dataset, raw: Raw, errors: Mapping[str, str], moment: Moment, *, sent: bool, searches: Mapping[str, str]
 ) -> list[OrderField]:
-    """One per parameter. What is missing from a form that was sent is empty; from a new one, it is the default."""
-    return [_field(parameter, raw, errors, moment, sent) for parameter in dataset.parameters]
+    """One per parameter. What is missing from a form that was sent is empty; from a new one, it is the default.
+
+    `searches` are the words that long lists of choices are searched for.
+    """
+    return [
+        _searched(_field(parameter, raw, errors, moment, sent), searches.get(parameter.name, ""))
+        for parameter in dataset.parameters
+    ]
+
+
+def _searched(field: OrderField, text: str) -> OrderField:
+    """A list that is too long to show is searched instead."""
+    if field.control not in {"select", "checkboxes"} or len(field.choices) <= CHOICES_AT_A_GLANCE:
+        return field
+    found = search(field.choices, text, limit=CHOICES_FOUND)
+    return replace(field, control="search", is_multiple=field.control == "checkboxes", search=text, found=found)
 
 
 def _field(parameter: Parameter, raw: Raw, errors: Mapping[str, str], moment: Moment, sent: bool) -> OrderField:
@@ -139,7 +164,7 @@ def _hint(parameter: Parameter, default: Any) -> str:
     if default is not None and default != []:
         hint += f"Left empty, it is {_told(parameter, default)}."
     elif parameter.type is ParameterType.CHOICES and not parameter.required:
-        hint += "None ticked means any."
+        hint += "None chosen means any."
     return hint.strip()
 
 

@@ -18,18 +18,19 @@ DELIMITER_CODES: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t
 
 @dataclass(frozen=True, slots=True)
 class OptionChoices:
-    """What the form shows as chosen."""
+    """What the form shows as chosen; `is_own_zone` while nobody chose another one."""
 
     bom: bool
     csv_text: str
     delimiter: str
     compression: str
     timezone: str
+    is_own_zone: bool
     zones: tuple[str, ...]
 
 
-def option_choices(texts: Mapping[str, str]) -> OptionChoices:
-    """What was sent or ordered before, else what suits a person."""
+def option_choices(texts: Mapping[str, str], zone: str) -> OptionChoices:
+    """What was sent or ordered before, else what suits a person in this time zone."""
     defaults = PERSON_DEFAULTS
     delimiter = texts.get("delimiter", defaults.delimiter)
     codes = {sign: code for code, sign in DELIMITER_CODES.items()}
@@ -38,7 +39,8 @@ def option_choices(texts: Mapping[str, str]) -> OptionChoices:
         csv_text=texts.get("csv_text", defaults.csv_text),
         delimiter=codes.get(delimiter, delimiter),
         compression=texts.get("compression", defaults.compression),
-        timezone=texts.get("timezone", defaults.timezone),
+        timezone=texts.get("timezone", zone),
+        is_own_zone="timezone" not in texts,
         zones=time_zones(),
     )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from webapp.actions.datasets import Preview
 from webapp.datasets.columns import Column, Kind
+from webapp.domain.estimates import Expectation, Rows
+from webapp.web.words import duration, size
 
 TITLE_LENGTH = 500
 NUMERIC = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT})
@@ -44,20 +47,38 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the file will be like in one format: its size and time in words, or nothing, and what to know before."""
+
+    format: str
+    told: str
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PreviewTable:
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
     truncated: bool
-    rows_estimate: int | None
+    estimate: Rows | None
+    outlooks: tuple[Outlook, ...]
 
 
-def table(found: Preview) -> PreviewTable:
+def table(found: Preview, expected: Mapping[str, Expectation]) -> PreviewTable:
     return PreviewTable(
         headings=tuple(map(_heading, found.columns)),
         rows=tuple(tuple(map(_cell, found.columns, row)) for row in found.rows),
         truncated=found.truncated,
-        rows_estimate=found.rows_estimate,
+        estimate=found.estimate,
+        outlooks=tuple(_outlook(format, expectation) for format, expectation in expected.items()),
     )
+
+
+def _outlook(format: str, expected: Expectation) -> Outlook:
+    parts = [f"about {size(expected.bytes)}"] if expected.bytes is not None else []
+    parts += [f"about {duration(max(1, expected.seconds))}"] if expected.seconds is not None else []
+    told = ", ".join(parts)
+    return Outlook(format, told, tuple(notice.message for notice in expected.notices))
 
 
 def _heading(column: Column) -> Heading:

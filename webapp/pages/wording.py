@@ -10,9 +10,9 @@ from typing import Any, cast
 from webapp.datasets.declaration import Dataset, Parameter, ParameterType
 from webapp.domain.errors import ErrorCode
 from webapp.domain.events import Event
-from webapp.domain.exports import Export, Phase, Status
+from webapp.domain.exports import Export, FormatWarning, Phase, Status
 from webapp.domain.formats import FORMATS
-from webapp.web.words import ordinal
+from webapp.web.words import counted, number, ordinal
 
 SHORT_LENGTH = 60
 
@@ -172,6 +172,16 @@ def told_options(export: Export) -> list[tuple[str, str]]:
         (OPTION_LABELS.get(name, name), OPTION_VALUES.get((name, value), str(value)))
         for name, value in export.options.items()
     ]
+
+
+def told_warning(warning: FormatWarning) -> str:
+    """`3 cells longer than … ; they were cut.`: the writer's sentence begins with what it counts."""
+    what, _, rest = warning.message.partition(" ")
+    if not what.endswith("s"):
+        return f"{warning.message} ({number(warning.count)} times)"
+    if warning.count == 1:
+        rest = rest.replace("; they were ", "; it was ")
+    return f"{counted(warning.count, what[:-1].lower())} {rest}"
 
 
 def timeline(happened: Sequence[Event]) -> list[Step]:

@@ -100,6 +100,7 @@ exports = Table(
     Index("ix_exports_owner_status_created", "owner", "status", "created_at", "id"),
     Index("ix_exports_status_created", "status", "created_at", "id"),
     Index("ix_exports_status_queued", "status", "queued_at", "id"),
+    Index("ix_exports_past_runs", "dataset", "format", "status", "completed_at"),
     Index("ix_exports_file_expires", "file_expires_at", sqlite_where=text("file_expires_at IS NOT NULL"),
           postgresql_where=text("file_expires_at IS NOT NULL")),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from webapp.web import flash, words
-from webapp.web.context import viewer_or_none
+from webapp.web.context import resources, viewer_or_none
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -85,7 +85,14 @@ def page(
 ) -> HTMLResponse:
     """A whole page. Messages that were waiting for it are shown, this once."""
     messages = flash.read(request)
-    shared = {"viewer": viewer_or_none(request), "path": request.url.path, "messages": messages}
+    viewer = viewer_or_none(request)
+    state = resources(request).holder.state if viewer and viewer.is_admin else None
+    shared = {
+        "viewer": viewer,
+        "path": request.url.path,
+        "messages": messages,
+        "catalog_state": state if state and state.problems else None,
+    }
     response = HTMLResponse(render(template, {**shared, **context}), status, dict(headers or {}))
     if messages:
         response.delete_cookie(flash.COOKIE, path="/", httponly=True, samesite="lax")

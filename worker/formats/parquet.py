@@ -41,6 +41,7 @@ class ParquetWriter:
 
     def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
         pa.set_cpu_count(1)
+        pa.set_memory_pool(pa.system_memory_pool())  # the smallest of the three, and under a limit of address space
         self._sink = cast(TakingBack, sink)
         self._context = context
         self._tally = Tally()
@@ -65,12 +66,9 @@ class ParquetWriter:
         self._pass_on()
         self._wait()
         self._worker.shutdown()
-        if self._file is None:
-            self._start_file()
-        if self._parts:
-            self._merge()
-        self._file.add_key_value_metadata(self._metadata())
-        self._file.close()
+        file = self._merged() if self._parts else self._file or self._started()
+        file.add_key_value_metadata(self._metadata())
+        file.close()
         self._let_go()
         return self._tally.warnings()
 
@@ -106,10 +104,10 @@ class ParquetWriter:
         schema = schema_of(self._columns)
         if self._file is not None and schema != self._file.schema:
             self._end_part()
-        if self._file is None:
-            self._start_file()
-        self._file.write_table(pa.table(arrays, schema=schema), row_group_size=GROUP_ROWS)
+        file = self._file or self._started()
+        file.write_table(pa.table(arrays, schema=schema), row_group_size=GROUP_ROWS)
         self._groups += 1
+        pa.default_memory_pool().release_unused()
 
     def _typed(self, index: int, cells: Cells) -> Any:
         column = self._columns[index]
@@ -122,21 +120,23 @@ class ParquetWriter:
             self._originals.put(index, self._groups, column.texts(raw))
         return typed
 
-    def _start_file(self) -> None:
+    def _started(self) -> Any:
         self._stream = Stream(self._sink)
         self._file = pq.ParquetWriter(self._stream, schema_of(self._columns), compression="zstd", version="2.6")
+        return self._file
 
     def _end_part(self) -> None:
         self._file.close()
         self._file = None
         self._parts.append(self._sink.restart())
 
-    def _merge(self) -> None:
+    def _merged(self) -> Any:
         self._end_part()
-        self._start_file()
+        file = self._started()
         assert self._originals
         for table in merged(self._parts, self._columns, self._originals):
-            self._file.write_table(table, row_group_size=GROUP_ROWS)
+            file.write_table(table, row_group_size=GROUP_ROWS)
+        return file
 
     def _metadata(self) -> dict[str, str]:
         context = self._context

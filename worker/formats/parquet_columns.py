@@ -147,10 +147,8 @@ class ParquetColumn:
 
     def _decimal_type(self, raw: Any) -> Iterator[Any]:
         """Large enough for these cells and for all before them, if there is one."""
-        try:
-            numbers = [Decimal(text) for text in pc.unique(self.texts(raw)).to_pylist() if text is not None]
-            scale = max((-int(number.as_tuple().exponent) for number in numbers), default=0)
-        except (ArithmeticError, ValueError):
+        scale = _scale(self.texts(raw))
+        if scale is None:
             return
         scale = max(scale, 0 if self.type is None else self.type.scale)
         if self._whole_digits + scale <= DIGITS:
@@ -176,14 +174,14 @@ def _integers(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
 def _floats(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
     if raw.type in (FLOAT, INTEGER):
         return raw
-    mixed = types == {int, float} and not _any(raw, LONG_INTEGER)  # longer ones a float would round
+    mixed = types == NUMBERS and not _any(raw, LONG_INTEGER)  # longer ones a float would round
     return raw if mixed else None
 
 
 def _booleans(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
     if raw.type == INTEGER:
         span = pc.min_max(raw)
-        return raw if 0 <= span["min"].as_py() and span["max"].as_py() <= 1 else None
+        return raw if span["min"].as_py() >= 0 and span["max"].as_py() <= 1 else None
     return raw if raw.type == BOOLEAN else None
 
 
@@ -238,7 +236,7 @@ def _moments(types: frozenset[type], raw: Any) -> Any:
 
 def _in_our_era(array: Any) -> Any:
     span = pc.min_max(array.cast(INTEGER))
-    return array if EARLIEST <= span["min"].as_py() and span["max"].as_py() <= LATEST else None
+    return array if span["min"].as_py() >= EARLIEST and span["max"].as_py() <= LATEST else None
 
 
 def _all(texts: Any, pattern: str) -> bool:
@@ -247,6 +245,16 @@ def _all(texts: Any, pattern: str) -> bool:
 
 def _any(texts: Any, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
+
+
+def _scale(texts: Any) -> int | None:
+    """The most decimal places of these numbers; None where one is not a number."""
+    if not _all(texts, PLAIN_NUMBER):
+        return None
+    powers = pc.match_substring_regex(texts, "[eE]")
+    places = pc.utf8_length(pc.replace_substring_regex(texts.filter(pc.invert(powers)), r"^-?[0-9]+\.?", ""))
+    rare = [-int(Decimal(text).as_tuple().exponent) for text in texts.filter(powers).to_pylist()]
+    return max([pc.max(places).as_py() or 0, *rare])
 
 
 def _whole_digits(array: Any) -> int:

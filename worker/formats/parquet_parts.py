@@ -78,7 +78,6 @@ class Originals:
         self._file.seek(start)
         return pa.ipc.open_stream(self._file.read(size)).read_all().column(0)
 
-
     def close(self) -> None:
         if self._file is not None:
             self._file.close()

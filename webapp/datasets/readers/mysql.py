@@ -22,7 +22,7 @@ from pymysql.cursors import DictCursor, SSCursor
 from webapp.datasets.columns import Column, Row, unique_names
 from webapp.datasets.readers.address import checked_address
 from webapp.datasets.readers.mysql_errors import failure
-from webapp.datasets.readers.mysql_session import ARGUMENTS, Cursor, connect, described, drop, is_running
+from webapp.datasets.readers.mysql_session import ARGUMENTS, Cursor, connect, described, drop, is_running, quoted
 from webapp.datasets.readers.mysql_types import kind_of
 from webapp.datasets.readers.statement import filled, has_values, query_error, single_statement
 from webapp.datasets.reading import BATCH_ROWS, Cancelled
@@ -133,7 +133,8 @@ class MysqlReader:
     ) -> None:
         self.close()
 
-    def _literal(self, value: Any) -> str:
+    @staticmethod
+    def _literal(value: Any) -> str:
         """As it would be written in the query by hand."""
         match value:
             case None:
@@ -143,9 +144,9 @@ class MysqlReader:
             case float():
                 return repr(value)
             case list() | tuple():
-                return self._connection.literal(json.dumps(value, default=str))
+                return quoted(json.dumps(value, default=str))
             case _:
-                return self._connection.literal(str(value))
+                return quoted(str(value))
 
     def _described(self) -> tuple[Column, ...]:
         fields = described(self._connection, self._sql)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pymysql
 from pymysql.constants import COMMAND
-from pymysql.converters import encoders
+from pymysql.converters import encoders, escape_string
 from pymysql.cursors import SSCursor
 from pymysql.protocol import FieldDescriptorPacket
 
@@ -35,9 +35,8 @@ WRITE_SECONDS = 3600
 def connect(url: str, *, patience: float, read_seconds: float | None = None) -> Connection:
     """`patience` in seconds until the server must have answered."""
     parts = urlsplit(url)
-    given: dict[str, Any] = {
-        name: value in ("1", "true") if name in FLAGS else value for name, value in parse_qsl(parts.query)
-    }
+    given: dict[str, Any] = dict(parse_qsl(parts.query))
+    given.update({name: given[name].lower() in ("1", "true") for name in FLAGS & given.keys()})
     return pymysql.connect(
         host=parts.hostname,
         port=parts.port or PORT,
@@ -55,6 +54,11 @@ def connect(url: str, *, patience: float, read_seconds: float | None = None) -> 
         program_name="exportdesk",
         **given,
     )
+
+
+def quoted(text: str) -> str:
+    """A literal; `SQL_MODE` has backslashes escape."""
+    return f"'{escape_string(text)}'"
 
 
 def described(connection: Connection, sql: str) -> list[Field]:

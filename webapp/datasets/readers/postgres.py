@@ -38,6 +38,7 @@ CONNECT_SECONDS = 10
 CLOSE_SECONDS = 1.0
 CANCEL_AGAIN_SECONDS = 0.25
 MOST_CANCELS = 40
+UNCHECKED = "SQL_ASCII"
 
 KEEPALIVE: Mapping[str, Any] = {
     "keepalives_idle": "30",
@@ -99,7 +100,7 @@ class PostgresReader:
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         query = self._selected([cell.value for cell in self._cells])
         with self._translated():
-            self._set({})
+            self._set({"client_encoding": UNCHECKED} if self._is_unchecked else {})
             rows = self._connection.cursor().stream(query.encode(), size=BATCH_ROWS)
         while True:
             self._check()
@@ -112,7 +113,7 @@ class PostgresReader:
 
     def raw_csv(self, options: Options) -> Iterator[tuple[bytes, int]] | None:
         """None where the server does not know the encoding of its own texts."""
-        if self._encoding == "SQL_ASCII":
+        if self._is_unchecked:
             return None
         safe = options.csv_text == "safe"
         query = self._selected([cell.csv(safe=safe) for cell in self._cells])
@@ -151,8 +152,9 @@ class PostgresReader:
         self.close()
 
     @property
-    def _encoding(self) -> str:
-        return self._connection.info.parameter_status("server_encoding") or ""
+    def _is_unchecked(self) -> bool:
+        """Whether texts may be in any encoding, of which the server knows nothing."""
+        return self._connection.info.parameter_status("server_encoding") == UNCHECKED
 
     def _set(self, settings: Mapping[str, str]) -> None:
         """For the rest of the transaction, with what is left of the time limit."""
@@ -189,7 +191,7 @@ class PostgresReader:
         names = unique_names(column.name for column in cursor.description)
         oids = [column.type_code for column in cursor.description]
         kinds = {**self._lists(set(oids) - KINDS.keys() - PLAIN_TEXTS), **KINDS}
-        loader = tolerant_loader(self._count_invalid) if self._encoding == "SQL_ASCII" else TextLoader
+        loader = tolerant_loader(self._count_invalid) if self._is_unchecked else TextLoader
         for oid in set(oids) - NATIVE:
             self._connection.adapters.register_loader(oid, loader)
         columns = tuple(Column(name, kinds.get(oid, Kind.TEXT)) for name, oid in zip(names, oids, strict=True))
@@ -262,6 +264,8 @@ class PostgresReader:
             yield
         except psycopg.Error as error:
             raise (self._halted or failure(error, limit=self._limit, values=self._values)) from error
+        except UnicodeEncodeError as error:
+            raise AttemptFailed(ErrorCode.BAD_PARAMETER, detail="its text is not valid Unicode") from error
         except MemoryError as error:
             raise AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit="its memory limit") from error
 

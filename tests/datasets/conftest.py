@@ -1,0 +1,3 @@
+"""Fixtures of the sources' tests."""
+
+from mariadb import mariadb as mariadb

@@ -1,0 +1,3 @@
+"""Fixtures of the worker's tests."""
+
+from mariadb import mariadb as mariadb
