@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -12,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from argon2 import PasswordHasher
 from factories import ASGITransport, stored_export
 from needed import missing
 
@@ -137,9 +140,26 @@ def settings(tmp_path: Path, broker: str, shop: Path) -> Settings:
     )
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new, migrated SQLite database, to be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "exportdesk.db"
+    asyncio.run(migrate(f"sqlite:///{path}"))
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cheap_passwords() -> None:
+    """Hashing that takes no time: how long it takes is argon2's business, not these tests'."""
+    people._hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
 @pytest.fixture
-async def resources(settings: Settings) -> AsyncIterator[Resources]:
-    await migrate(settings.database_url)
+async def resources(settings: Settings, migrated: Path) -> AsyncIterator[Resources]:
+    shutil.copy(migrated, settings.data_dir / migrated.name)
     async with open_resources(settings) as opened:
         await opened.redis.flushdb()
         yield opened

@@ -23,8 +23,14 @@ from webapp.store import people
 from webapp.store.database import Store
 from webapp.store.people import User
 from webapp.store.schema import migrate
+from webapp.store.tables import metadata
 
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+
+EMPTY = "DROP TABLE IF EXISTS samples; " + "".join(
+    f"DELETE FROM {table};" for table in reversed(metadata.sorted_tables)
+)
+"""Leaves a database as its migrations made it; `samples` is a table that tests of the store itself make."""
 
 __all__ = ["database_kind", "each_resources", "each_settings", "empty_postgres", "migrated_postgres", "writer"]
 
@@ -43,10 +49,10 @@ async def _on_server(url: str, statement: str) -> None:
         await connection.close()
 
 
-def make_database(server: str, template: str = "template0") -> str:
-    """The URL of a new database, a copy of `template`."""
+def make_database(server: str) -> str:
+    """The URL of a new, empty database."""
     name = f"exportdesk_test_{secrets.token_hex(6)}"
-    apart(_on_server(server, f"CREATE DATABASE {name} TEMPLATE {template}"))
+    apart(_on_server(server, f"CREATE DATABASE {name} TEMPLATE template0"))
     return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
 
 
@@ -64,10 +70,11 @@ def empty_postgres(postgres: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres: str) -> Iterator[str]:
-    """The name of a database with our tables, to make copies of."""
+    """The URL of a database with our tables. Making one takes a fifth of a second, emptying it a hundredth."""
     url = make_database(postgres)
     apart(migrate(url))
-    yield urlsplit(url).path[1:]
+    apart(_on_server(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET synchronous_commit = off"))
+    yield url
     drop_database(postgres, url)
 
 
@@ -83,10 +90,9 @@ def each_settings(database_kind: str, settings: Settings, request: pytest.Fixtur
         apart(migrate(settings.database_url))
         yield settings
         return
-    server, template = request.getfixturevalue("postgres"), request.getfixturevalue("migrated_postgres")
-    url = make_database(server, template)
+    url = request.getfixturevalue("migrated_postgres")
+    apart(_on_server(url, EMPTY))
     yield replace(settings, database_url=url)
-    drop_database(server, url)
 
 
 @pytest.fixture

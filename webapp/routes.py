@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -14,6 +15,7 @@ from webapp.pages import exports as export_pages
 from webapp.pages import live, orders, session
 from webapp.web.render import static_folder
 
+Handler = Callable[[Request], Awaitable[Response]]
 EXPORT = "/exports/{export_id}"
 
 
@@ -30,13 +32,10 @@ def routes() -> list[BaseRoute]:
 
 def pages() -> list[BaseRoute]:
     return [
-        Route("/sign-in", session.show_sign_in, methods=["GET"]),
-        Route("/sign-in", session.sign_in, methods=["POST"]),
-        Route("/sign-in/once/{token}", session.show_sign_in_once, methods=["GET"]),
-        Route("/sign-in/once/{token}", session.sign_in_once, methods=["POST"]),
+        resource("/sign-in", GET=session.show_sign_in, POST=session.sign_in),
+        resource("/sign-in/once/{token}", GET=session.show_sign_in_once, POST=session.sign_in_once),
         Route("/sign-out", session.sign_out, methods=["POST"]),
-        Route("/exports", export_pages.index, methods=["GET"]),
-        Route("/exports", orders.create, methods=["POST"]),
+        resource("/exports", GET=export_pages.index, POST=orders.create),
         Route("/exports/live", live.list_poll, methods=["GET"]),
         Route("/exports/stream", live.list_stream, methods=["GET"]),
         Route("/exports/selection", export_pages.selection, methods=["POST"]),
@@ -58,16 +57,24 @@ def api() -> list[BaseRoute]:
         Route("/datasets/{name}", datasets.show, methods=["GET"]),
         Route("/datasets/{name}/choices/{parameter}", datasets.choices, methods=["GET"]),
         Route("/datasets/{name}/preview", datasets.preview, methods=["POST"]),
-        Route("/exports", exports.index, methods=["GET"]),
-        Route("/exports", exports.order, methods=["POST"]),
-        Route(EXPORT, exports.show, methods=["GET"]),
-        Route(EXPORT, exports.delete, methods=["DELETE"]),
+        resource("/exports", GET=exports.index, POST=exports.order),
+        resource(EXPORT, GET=exports.show, DELETE=exports.delete),
         Route(EXPORT + "/cancellation", exports.cancel, methods=["POST"]),
         Route(EXPORT + "/retry", exports.retry, methods=["POST"]),
         Route(EXPORT + "/file", files.download, methods=["GET"]),
         Route(EXPORT + "/events", events.of_export, methods=["GET"]),
         Route("/events", events.index, methods=["GET"]),
     ]
+
+
+def resource(path: str, **handlers: Handler) -> Route:
+    """One address with a handler for each method, so that a 405 names all of them."""
+
+    async def dispatch(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        return await handlers[method](request)
+
+    return Route(path, dispatch, methods=list(handlers), name=path)
 
 
 async def home(request: Request) -> Response:

@@ -193,7 +193,7 @@ async def test_a_key_holds_for_the_same_body_although_now_has_moved(each_resourc
     since = Parameter("since", ParameterType.DATETIME, "Since", required=False, default="now - 1h")
     dataset = catalog.datasets["things"]
     moving = replace(dataset, parameters=(*dataset.parameters, since))
-    resources = replace(each_resources, catalog=replace(catalog, datasets={"things": moving}))
+    resources = each_resources.with_catalog(replace(catalog, datasets={"things": moving}))
     clock = await Clock.of(resources.store)
     first, _ = await order(resources, writer, things(), key="k")
     assert first.params["since"] is not None

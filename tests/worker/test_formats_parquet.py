@@ -36,6 +36,13 @@ def small_groups(monkeypatch):
     monkeypatch.setattr(parquet, "GROUP_ROWS", 10)
 
 
+@pytest.fixture
+def full():
+    """A file on a disk without room."""
+    with Path("/dev/full").open("wb", buffering=0) as file:
+        yield file
+
+
 def by_duckdb(out) -> list[tuple]:
     with closing(duckdb.connect()) as connection:
         return connection.execute(f"SELECT * FROM read_parquet('{out}')").fetchall()
@@ -282,8 +289,8 @@ def test_aborting_before_opening_is_nothing():
     writer_for("parquet").abort()
 
 
-def test_a_disk_that_fills_under_the_originals_says_so(out, small_groups, monkeypatch):
-    monkeypatch.setattr(Sink, "scratch", lambda self: Path("/dev/full").open("wb", buffering=0))
+def test_a_disk_that_fills_under_the_originals_says_so(out, small_groups, full, monkeypatch):
+    monkeypatch.setattr(Sink, "scratch", lambda self: full)
     sink = Sink(out)
     writer = opened(sink, "timestamp")
     with pytest.raises(AttemptFailed) as caught:

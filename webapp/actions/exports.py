@@ -205,7 +205,7 @@ async def delete(resources: Resources, viewer: Viewer, export_id: str) -> None:
         raise IllegalTransition(export.status, Status.EXPIRED)
     async with resources.store.transaction():
         if not await rows.remove(resources.store, export):
-            raise NotFound
+            raise Contended
     if export.file is not None:
         await resources.storage.delete(export.file.key)
     await hint_gone(resources, export)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 
 from webapp.live.hub import Changes, Reader
+from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import hub, resources, viewer
 from webapp.web.security import identify
 
@@ -21,6 +23,7 @@ IDENTITY_SECONDS = 5.0
 END = ServerSentEvent(event="end", data="end")
 SIGNED_OUT = ServerSentEvent(event="signed-out", data="signed-out")
 
+log = logging.getLogger(__name__)
 _spread = random.SystemRandom()
 
 
@@ -45,7 +48,7 @@ def event_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> Ev
     seconds = resources(request).settings.stream_heartbeat.total_seconds()
     request.state.stopping = stopping = Stopping()
     return EventSourceResponse(
-        events,
+        _while_the_database_answers(events),
         ping=seconds,
         ping_message_factory=lambda: ServerSentEvent(event="heartbeat", data=f"{seconds:g}"),
         send_timeout=SEND_SECONDS,
@@ -53,6 +56,15 @@ def event_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> Ev
         shutdown_grace_period=GRACE_SECONDS,
         sep="\n",
     )
+
+
+async def _while_the_database_answers(events: AsyncIterator[ServerSentEvent]) -> AsyncIterator[ServerSentEvent]:
+    """A stream whose database is gone just ends: its reader comes back, and says where it was."""
+    try:
+        async for event in events:
+            yield event
+    except DATABASE_ERRORS as error:
+        log.warning("a stream ended, the database did not answer (%s)", type(error).__name__)
 
 
 def retry_hint() -> int:

@@ -107,7 +107,6 @@ class ParquetWriter:
         file = self._file or self._started()
         file.write_table(pa.table(arrays, schema=schema), row_group_size=GROUP_ROWS)
         self._groups += 1
-        pa.default_memory_pool().release_unused()
 
     def _typed(self, index: int, cells: Cells) -> Any:
         column = self._columns[index]

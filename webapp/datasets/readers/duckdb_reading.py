@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
+import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from tempfile import TemporaryDirectory
@@ -24,6 +26,10 @@ MEMORY = "192MiB"
 THREADS = "2"
 INSIST_EVERY = 0.05
 """Seconds between interrupts: one that comes between two statements is lost."""
+
+M_ARENA_MAX = -8
+ARENAS = 1
+"""Each of DuckDB's threads would have glibc reserve 64 MiB of addresses, and a limit of address space counts them."""
 
 SETTINGS: Mapping[str, str] = {
     "memory_limit": MEMORY,
@@ -117,6 +123,8 @@ class DuckdbReader:
         self.close()
 
     def _connect(self, place: Place) -> None:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
         settings = {**SETTINGS, "temp_directory": self._room.name}
         if place.function is None:
             self._connection = duckdb.connect(place.pattern, read_only=True, config=dict(settings))

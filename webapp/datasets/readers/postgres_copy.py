@@ -50,7 +50,7 @@ def _blocks(pgconn: PGconn) -> PQGen[tuple[list[memoryview], bool]]:
                 raise _error(results[-1])
             return blocks, True
         elif blocks:
-            break
+            break  # waiting for more costs more than small chunks do: the blocks fall out of the cache
         else:
             yield Wait.R
             pgconn.consume_input()
