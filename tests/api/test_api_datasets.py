@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
 from api.problem_documents import fields_of, problem_of, rows_written
+from factories import changed
 
+from webapp.datasets.declaration import Parameter, ParameterType
+from webapp.domain.exports import Export, Status
 from webapp.domain.formats import FORMATS
 from webapp.resources import Resources
 
@@ -122,3 +129,88 @@ async def test_nothing_is_written_by_looking(client: httpx.AsyncClient, resource
     await preview(client, "things")
     await preview(client, "broken")
     assert await rows_written(resources) == (0, 0, 0)
+
+
+def with_choices(resources: Resources, shop: Path) -> None:
+    """`things` with a parameter whose values are the names of the things."""
+    things = resources.catalog.datasets["things"]
+    sql = "SELECT id, name FROM things ORDER BY id"
+    thing = Parameter("thing", ParameterType.CHOICE, "Thing", choices_sql=sql)
+    day = Parameter("day", ParameterType.DATE, "Day", default="today")
+    changed = replace(things, sql="SELECT :thing AS thing, :day AS day", parameters=(thing, day))
+    resources.catalog.datasets["things"] = changed  # type: ignore[index]
+
+
+async def test_choices_of_a_query_have_an_address_of_their_own(
+    client: httpx.AsyncClient, resources: Resources, shop: Path
+) -> None:
+    with_choices(resources, shop)
+    schema = (await client.get(f"{URL}/things")).json()["parameters"]["properties"]["thing"]
+    assert schema == {"title": "Thing", "type": "string", "x-choices-url": f"{URL}/things/choices/thing"}
+    found = (await client.get(schema["x-choices-url"], params={"q": "thing 99", "limit": "3"})).json()
+    assert found == {
+        "items": [{"value": n, "label": f"thing {n} – 東京"} for n in ("99", "990", "991")],
+        "next_cursor": None,
+    }
+    assert len((await client.get(schema["x-choices-url"])).json()["items"]) == 25
+    assert (await client.get(schema["x-choices-url"], params={"q": "%00"})).json()["items"] == []
+    assert fields_of(await client.get(schema["x-choices-url"], params={"limit": "0"})) == ["limit"]
+
+
+@pytest.mark.parametrize("path", ["things/choices/day", "things/choices/nope", "secret/choices/thing", "no/choices/x"])
+async def test_what_has_no_choices_is_not_there(
+    client: httpx.AsyncClient, resources: Resources, shop: Path, path: str
+) -> None:
+    with_choices(resources, shop)
+    problem_of(await client.get(f"{URL}/{path}"), 404, "NOT_FOUND")
+
+
+async def test_an_order_with_a_value_that_is_gone_is_refused(
+    client: httpx.AsyncClient, resources: Resources, shop: Path
+) -> None:
+    with_choices(resources, shop)
+    body: dict[str, object] = {"dataset": "things", "params": {"thing": "1000"}}
+    assert (await client.post("/api/v1/exports", json=body)).status_code == 202
+    body["params"] = {"thing": "1001"}
+    assert fields_of(await client.post("/api/v1/exports", json=body)) == ["params.thing"]
+    assert fields_of(await preview(client, "things", thing="1001")) == ["params.thing"]
+
+
+async def test_the_zone_of_the_options_decides_what_today_is(
+    client: httpx.AsyncClient, resources: Resources, shop: Path
+) -> None:
+    with_choices(resources, shop)
+    for zone in ("Pacific/Kiritimati", "Pacific/Niue"):
+        today = datetime.now(ZoneInfo(zone)).date().isoformat()
+        body = {"dataset": "things", "format": "xlsx", "options": {"timezone": zone}}
+        assert (await client.post("/api/v1/exports", json=body)).json()["params"]["day"] == today
+        shown = await client.post(f"{URL}/things/preview", json={"options": {"timezone": zone}})
+        assert shown.json()["rows"] == [[None, today]]
+    wrong = await client.post(f"{URL}/things/preview", json={"options": {"timezone": "Mars"}, "format": "csv"})
+    assert fields_of(wrong) == ["options.timezone"]
+
+
+async def test_a_preview_tells_what_the_file_will_come_to(
+    client: httpx.AsyncClient, resources: Resources, make_export: Callable[..., Awaitable[Export]]
+) -> None:
+    nothing = (await preview(client, "things")).json()
+    assert (nothing["rows_estimate"], nothing["rows_estimate_is_exact"]) == (1000, True)
+    assert (nothing["expected_bytes"], nothing["expected_seconds"], nothing["notices"]) == (None, None, [])
+    export = await make_export(Status.SUCCESS)
+    assert export.file
+    assert export.started_at
+    file = replace(export.file, rows=10, size=400)
+    await changed(resources, export, file=file, completed_at=export.started_at + timedelta(seconds=0.02))
+    things = resources.catalog.datasets["things"]
+    resources.catalog.datasets["things"] = replace(things, row_limit=5)  # type: ignore[index]
+    told = (await preview(client, "things")).json()
+    assert (told["expected_bytes"], told["expected_seconds"]) == (40_000, 2.0)
+    assert told["notices"] == [
+        {
+            "code": "OVER_ROW_LIMIT",
+            "message": "1,000 rows: more than the limit of 5 rows; narrow the parameters.",
+        }
+    ]
+    other = (await client.post(f"{URL}/things/preview", json={"format": "xlsx"})).json()
+    assert other["expected_bytes"] is None
+    assert fields_of(await client.post(f"{URL}/things/preview", json={"format": "exe"})) == ["format"]

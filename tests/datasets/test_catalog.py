@@ -260,7 +260,7 @@ def test_sizes_are_numbers_or_have_a_unit(tmp_path: Path, written: str, size: in
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("max_bytes = 0", "max_bytes must be a size from 1 bytes to 1 TB."),
+        ("max_bytes = 0", "max_bytes must be a size from 1 byte to 1 TB."),
         ('max_bytes = "much"', "max_bytes: write a number of bytes, or a number and a unit, such as 512MB or 2GiB."),
         ('max_bytes = "5Mb/s"', "max_bytes: write a number of bytes, or a number and a unit, such as 512MB or 2GiB."),
         ('memory_limit = "1MB"', "memory_limit must be a size from 32 MiB to 1 TB."),

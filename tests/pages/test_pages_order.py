@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
+from factories import changed
 from pages.dom import node, nodes, text, texts
 
 from webapp.datasets.declaration import Catalog, Choice, Dataset, Parameter, ParameterType
@@ -260,3 +262,72 @@ async def test_cells_are_text_and_missing_values_are_told_from_empty_ones(
     assert texts(response, "#preview .message") == []
     assert texts(response, "#preview tbody td") == ["<script>x</script>", "no value", "", "2 bytes"]
     assert nodes(response, "#preview script") == []
+
+
+async def test_the_persons_zone_decides_what_today_is(
+    client: httpx.AsyncClient, every_type: Dataset, resources: Resources
+) -> None:
+    ahead = datetime.now(ZoneInfo("Pacific/Kiritimati")).date() - timedelta(days=1)
+    behind = datetime.now(ZoneInfo("Pacific/Niue")).date() - timedelta(days=1)
+    assert ahead != behind
+    for zone, day in (("Pacific/Kiritimati", ahead), ("Pacific%2FNiue", behind)):
+        form = await client.get("/exports/new?dataset=every", headers={"Cookie": cookies(client, zone)})
+        assert node(form, "input[name='p.day']").attributes["value"] == day.isoformat()
+        await post(client, "every", p__one="r", zone=zone.replace("%2F", "/"))
+    assert {export.params["day"] for export in await orders(resources)} == {ahead.isoformat(), behind.isoformat()}
+
+
+def cookies(client: httpx.AsyncClient, zone: str) -> str:
+    return "; ".join([*(f"{name}={value}" for name, value in client.cookies.items()), f"exportdesk_zone={zone}"])
+
+
+async def test_a_workbook_has_the_persons_zone_unless_they_choose_another(
+    client: httpx.AsyncClient, resources: Resources
+) -> None:
+    form = await client.get("/exports/new?dataset=things", headers={"Cookie": cookies(client, "Asia/Tokyo")})
+    assert node(form, "#option-timezone option[selected]").text() == "Asia/Tokyo"
+    assert node(form, "input[name=zone]").attributes["value"] == "Asia/Tokyo"
+    await post(client, format="xlsx", zone="Asia/Tokyo", p__search="a")
+    await post(client, format="xlsx", zone="Asia/Tokyo", o__timezone="UTC", p__search="b")
+    await post(client, format="xlsx", zone="Nowhere/At_all", p__search="c")
+    zones = {export.params["search"]: export.options["timezone"] for export in await orders(resources)}
+    assert zones == {"a": "Asia/Tokyo", "b": "UTC", "c": "UTC"}
+
+
+async def test_the_preview_tells_what_the_file_will_come_to(
+    client: httpx.AsyncClient, make_export: ExportMaker, resources: Resources
+) -> None:
+    export = await make_export(Status.SUCCESS)
+    assert export.file
+    assert export.started_at
+    ran = {"rows": 10, "size": 400_000}
+    ended = export.started_at + timedelta(seconds=0.04)
+    await changed(resources, export, file=replace(export.file, **ran), completed_at=ended)
+    response = await preview(client, **{"o.compression": "none"})
+    assert [(n.attributes["data-formats"], n.text(strip=True)) for n in nodes(response, ".outlook")] == [
+        ("csv", "File: about 40.0 MB, about 4 s")
+    ]
+    assert texts(await preview(client, **{"o.compression": "gzip"}), ".outlook") == ["File: about 4 s"]
+
+
+async def test_limits_are_told_before_the_order_and_the_order_is_taken_all_the_same(
+    client: httpx.AsyncClient, resources: Resources
+) -> None:
+    things = resources.catalog.datasets["things"]
+    resources.catalog.datasets["things"] = replace(things, row_limit=999)  # type: ignore[index]
+    response = await preview(client)
+    told = nodes(response, ".preview-notices .message[data-formats=csv]")
+    assert [n.text(strip=True) for n in told] == ["1,000 rows: more than the limit of 999 rows; narrow the parameters."]
+    assert (await post(client)).status_code == 303
+
+
+async def test_a_guess_of_the_source_is_marked_as_one(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webapp.domain.limits.COUNT_SECONDS", 0.0)
+    monkeypatch.setattr("webapp.datasets.readers.sqlite.SqliteReader.estimate", lambda _: 3_000_000)
+    response = await preview(client, dataset="slow", **{"p.rows": "5000000"})
+    assert texts(response, "#preview .preview-head .small")[0] == "20 of about 3,000,000 rows"
+    [notice] = nodes(response, ".preview-notices .message")
+    assert notice.attributes["data-formats"] == "xlsx"
+    assert "3 sheets" in notice.text()

@@ -6,7 +6,7 @@ import re
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
          "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
-NAMES = ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "kB")
+NAMES = ("kB", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB")
 SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([kmgt]?i?b)", re.IGNORECASE)
 
 
@@ -20,9 +20,7 @@ def parse_size(text: str) -> int:
 
 
 def told_size(size: int) -> str:
-    """In the largest unit that says it exactly: `512 MB`, `2 GiB`, `5,001 bytes`."""
-    for name in NAMES:
-        unit = UNITS[name.lower()]
-        if size >= unit and size % unit == 0:
-            return f"{size // unit:,} {name}"
-    return f"{size:,} bytes"
+    """In the unit that says it exactly with the smallest number: `512 MB`, `2 GiB`, `5,001 bytes`."""
+    exact = [(size // UNITS[name.lower()], name) for name in NAMES if size and size % UNITS[name.lower()] == 0]
+    count, name = min(exact, default=(size, "byte" if size == 1 else "bytes"))
+    return f"{count:,} {name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+from binascii import b2a_base64
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -25,7 +25,7 @@ def is_numeral(text: str) -> bool:
 
 
 def base64_text(value: bytes | bytearray | memoryview) -> str:
-    return b64encode(value).decode("ascii")
+    return str(b2a_base64(value, newline=False), "ascii")
 
 
 def plain_text(value: Any) -> str:

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from webapp.datasets.columns import Column, Kind, Row
 from webapp.domain.exports import FormatWarning
 from webapp.domain.formats import Options
 from worker.formats.cells import SURROGATES, base64_text, is_numeral, is_switch, plain_text, without_surrogates
+from worker.formats.numbers import Numbers
 from worker.formats.writer import ByteSink, Metadata, Tally
 
 BOM = b"\xef\xbb\xbf"
 LINE_END = "\r\n"
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-SEPARATOR = "\n"
-"""Joins a column for one search over all its texts; a line break inside a text only sends it the slower way."""
+FORMULA_STARTS = frozenset("=+-@\t\r")
+FIRST = itemgetter(0)
+EMPTY = '""'
+NULL = frozenset({type(None)})
+NUMBERS = frozenset({int, float})
+SWITCHES: Mapping[int | None, str] = {0: "false", 1: "true", None: ""}
 
 Field = Callable[[Any], str]
 
 
 class CsvWriter:
-    """A column at a time: most columns of a batch turn out to need no quotes, which one search shows."""
+    """A column at a time: whether any cell of a batch needs more than to be copied, a few searches over all show."""
 
     def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
         self._sink = sink
         self._tally = Tally()
+        self._numbers = Numbers()
         self._delimiter = options.delimiter
         self._safe = options.csv_text == "safe"
-        self._awkward = re.compile(f'["\\r\\0{re.escape(options.delimiter)}]')
-        self._formula = re.compile("(?:^|\n)[=+\\-@\t\r]")
         self._kinds = [column.kind for column in columns]
         self._fields = [self._fields_of(kind) for kind in self._kinds]
         header = self._delimiter.join([self._text(column.name) for column in columns]) + LINE_END
@@ -43,8 +46,12 @@ class CsvWriter:
             self._column(values, kind, fields)
             for values, kind, fields in zip(zip(*batch, strict=True), self._kinds, self._fields, strict=True)
         ]
-        lines = map(self._delimiter.join, zip(*columns, strict=True))
-        self._sink.write(self._encoded(LINE_END.join(lines) + LINE_END))
+        lines = [*map(self._delimiter.join, zip(*columns, strict=True)), ""]
+        try:  # line by line: one wide character would make all of a joined batch wide, and slow
+            data = b"\r\n".join(map(str.encode, lines))
+        except UnicodeEncodeError:
+            data = self._encoded(LINE_END.join(lines))
+        self._sink.write(data)
 
     def write_lines(self, data: bytes) -> None:
         """Finished lines, made by the source exactly as `write` would make them."""
@@ -68,29 +75,47 @@ class CsvWriter:
         }
 
     def _column(self, values: Sequence[Any], kind: Kind, fields: dict[type, Field]) -> Sequence[str]:
-        types = set(map(type, values))
-        if types == {str} and self._is_plain(values):
-            return values
-        if types == {int} and kind is not Kind.BOOLEAN:
-            return [*map(int.__repr__, values)]
-        if types == {float}:
-            return [*map(float.__repr__, values)]
-        return [fields.get(value.__class__, self._other)(value) for value in values]
+        types = frozenset(map(type, values)) - NULL
+        written: Sequence[str] | None = None
+        if types == {str}:
+            written = self._texts(values)
+        elif types == {int} and kind is Kind.BOOLEAN:
+            written = _switches(values)
+        elif types and types <= NUMBERS:
+            written = self._numbers.written(values)
+        elif types == {bytes}:
+            written = ["" if value is None else base64_text(value) or EMPTY for value in values]
+        if written is None:
+            return [fields.get(value.__class__, self._other)(value) for value in values]
+        return written
 
-    def _is_plain(self, values: Sequence[str]) -> bool:
-        joined = SEPARATOR.join(values)
-        return (
-            joined.count(SEPARATOR) == len(values) - 1
-            and all(values)
-            and not self._awkward.search(joined)
-            and not (self._safe and self._formula.search(joined))
-        )
+    def _texts(self, values: Sequence[str | None]) -> Sequence[str] | None:
+        """None where only a look at each cell can tell."""
+        given = [*filter(None, values)]
+        joined = "".join(given)
+        if "\0" in joined or "\r" in joined:
+            return None
+        if self._safe and not FORMULA_STARTS.isdisjoint(map(FIRST, given)):
+            return None
+        delimiter = self._delimiter
+        if '"' in joined or "\n" in joined or delimiter in joined:
+            return [
+                ""
+                if text is None
+                else quoted(text)
+                if not text or '"' in text or delimiter in text or "\n" in text
+                else text
+                for text in values
+            ]
+        if len(given) == len(values):
+            return values  # pyright: ignore[reportReturnType]
+        return ["" if text is None else text or EMPTY for text in values]
 
     def _text(self, text: str) -> str:
         if "\0" in text:
             text = text.replace("\0", "")
             self._tally.add("NUL_REMOVED")
-        if self._safe and text.startswith(FORMULA_STARTS):
+        if self._safe and text[:1] in FORMULA_STARTS:
             text = "'" + text
         return self._quoted(text)
 
@@ -99,9 +124,8 @@ class CsvWriter:
         return text if is_numeral(text) else self._text(text)
 
     def _quoted(self, text: str) -> str:
-        if not text or self._awkward.search(text) or "\n" in text:
-            return '"' + text.replace('"', '""') + '"'
-        return text
+        awkward = not text or '"' in text or self._delimiter in text or "\n" in text or "\r" in text
+        return quoted(text) if awkward else text
 
     def _other(self, value: Any) -> str:
         """Dates, decimals and the like are values, not text somebody typed: never prefixed."""
@@ -115,5 +139,16 @@ class CsvWriter:
             return without_surrogates(text).encode()
 
 
+def quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
 def _switch(value: int) -> str:
     return ("false", "true")[value] if is_switch(value) else int.__repr__(value)
+
+
+def _switches(values: Sequence[int | None]) -> list[str] | None:
+    try:
+        return [*map(SWITCHES.__getitem__, values)]
+    except KeyError:
+        return None

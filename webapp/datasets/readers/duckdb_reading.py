@@ -22,7 +22,7 @@ from webapp.datasets.reading import BATCH_ROWS, Cancelled
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.formats import Options
 
-MEMORY = "192MiB"
+MEMORY = "128MiB"
 THREADS = "2"
 INSIST_EVERY = 0.05
 """Seconds between interrupts: one that comes between two statements is lost."""
@@ -34,6 +34,7 @@ ARENAS = 1
 SETTINGS: Mapping[str, str] = {
     "memory_limit": MEMORY,
     "threads": THREADS,
+    "async_threads": "1",  # eight of them by default, each with a stack of 8 MiB
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
