@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -87,7 +88,8 @@ def database_kind(request: pytest.FixtureRequest) -> str:
 def each_settings(database_kind: str, settings: Settings, request: pytest.FixtureRequest) -> Iterator[Settings]:
     """Settings whose database has our tables and no rows: SQLite, then PostgreSQL."""
     if database_kind == "sqlite":
-        apart(migrate(settings.database_url))
+        migrated = request.getfixturevalue("migrated")
+        shutil.copy(migrated, settings.data_dir / migrated.name)
         yield settings
         return
     url = request.getfixturevalue("migrated_postgres")

@@ -7,14 +7,16 @@ import json
 import sqlite3
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 Row = tuple[Any, ...]
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-FLAG = 7
-"""Where the boolean column is."""
+AMOUNT, FLAG, DAY, AT = 5, 7, 8, 9
+"""Where the columns are that some format tells in its own way."""
 
 
 def source_rows(path: Path) -> Iterator[Row]:
@@ -66,3 +68,48 @@ def _json_row(row: Row) -> Row:
     if row[FLAG] is not None:
         cells[FLAG] = bool(row[FLAG])
     return tuple(cells)
+
+
+def parquet_differences(source: Path, path: Path) -> int:
+    """Read by pyarrow; decimals and times are compared as the values they are."""
+    import pyarrow.parquet as pq
+
+    found = (
+        tuple(row.values()) for batch in pq.ParquetFile(path).iter_batches(10_000) for row in batch.to_pylist()
+    )
+    return differences(map(_typed_row, source_rows(source)), (tuple(map(_utc, row)) for row in found))
+
+
+def _typed_row(row: Row) -> Row:
+    cells = [*row]
+    cells[AMOUNT] = None if row[AMOUNT] is None else Decimal(repr(row[AMOUNT]))
+    cells[FLAG] = None if row[FLAG] is None else bool(row[FLAG])
+    cells[DAY], cells[AT] = date.fromisoformat(row[DAY]), datetime.fromisoformat(row[AT]).astimezone(UTC)
+    return tuple(cells)
+
+
+def _utc(cell: Any) -> Any:
+    return cell.astimezone(UTC) if isinstance(cell, datetime) else cell
+
+
+def xlsx_differences(source: Path, path: Path) -> int:
+    """Read by calamine, which has one empty cell for NULL and empty text, and tells wall clocks without their zone."""
+    from python_calamine import CalamineWorkbook
+
+    book = CalamineWorkbook.from_path(str(path))
+    sheets = (book.get_sheet_by_name(name).iter_rows() for name in book.sheet_names)
+    found = (tuple(row) for sheet in sheets for row in islice(sheet, 1, None))
+    return differences(map(_sheet_row, source_rows(source)), found)
+
+
+def _sheet_row(row: Row) -> Row:
+    cells = [_sheet_cell(cell) for cell in _json_row(row)]
+    cells[DAY] = date.fromisoformat(row[DAY])
+    cells[AT] = datetime.fromisoformat(row[AT]).astimezone(UTC).replace(tzinfo=None)
+    return tuple(cells)
+
+
+def _sheet_cell(cell: Any) -> Any:
+    if cell is None:
+        return ""
+    return str(cell) if type(cell) is int and abs(cell) >= 10**15 else cell

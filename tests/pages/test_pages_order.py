@@ -270,10 +270,10 @@ async def test_the_persons_zone_decides_what_today_is(
     ahead = datetime.now(ZoneInfo("Pacific/Kiritimati")).date() - timedelta(days=1)
     behind = datetime.now(ZoneInfo("Pacific/Niue")).date() - timedelta(days=1)
     assert ahead != behind
-    for zone, day in (("Pacific/Kiritimati", ahead), ("Pacific%2FNiue", behind)):
+    for zone, day in (("Pacific/Kiritimati", ahead), ("Pacific/Niue", behind)):
         form = await client.get("/exports/new?dataset=every", headers={"Cookie": cookies(client, zone)})
         assert node(form, "input[name='p.day']").attributes["value"] == day.isoformat()
-        await post(client, "every", p__one="r", zone=zone.replace("%2F", "/"))
+        await post(client, "every", p__one="r", zone=zone)
     assert {export.params["day"] for export in await orders(resources)} == {ahead.isoformat(), behind.isoformat()}
 
 

@@ -468,7 +468,7 @@ def world(each_settings: Settings) -> Iterator[World]:
         made.close()
 
 
-EXAMPLES = {"sqlite": 60, "postgresql": 25}
+EXAMPLES = {"sqlite": 40, "postgresql": 20}
 
 
 def test_no_history_breaks_the_rules(world: World, database_kind: str):

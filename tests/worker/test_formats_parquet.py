@@ -142,6 +142,10 @@ def test_mixed_cells_are_text_with_a_warning(tmp_path, out):
         ("decimal", ["1.10", "004"], ["1.10", "004"], "string"),
         ("decimal", [Decimal("NaN"), Decimal("1.0")], ["NaN", "1.0"], "string"),
         ("decimal", [10**37, Decimal("0.01")], [str(10**37), "0.01"], "string"),
+        ("decimal", [2.4033143575625885e42, 1], ["2.4033143575625885e+42", "1"], "string"),
+        ("decimal", [-(10**40)], [str(-(10**40))], "string"),
+        ("decimal", [10**38 - 1, -(10**38) + 1], [Decimal(10**38 - 1), Decimal(-(10**38) + 1)], "decimal128(38, 0)"),
+        ("decimal", ["0." + "0" * 36 + "1"], [Decimal("1e-37")], "decimal128(38, 37)"),
         ("decimal", [5e-324], ["5e-324"], "string"),
     ],
 )

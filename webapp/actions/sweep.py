@@ -34,7 +34,10 @@ async def sweep(resources: Resources) -> Counter[str]:
     for name, step in STEPS.items():
         async with resources.store.connection():
             now = await resources.store.now()
-        done[name] = await step(resources, now)
+        try:
+            done[name] = await step(resources, now)
+        except Exception:
+            log.exception("sweep: the step %r failed; the others go on", name)
     for name, count in done.items():
         if count:
             log.info("sweep: %s %d", name, count)

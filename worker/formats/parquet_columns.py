@@ -147,77 +147,80 @@ class ParquetColumn:
 
     def _decimal_type(self, raw: Any) -> Iterator[Any]:
         """Large enough for these cells and for all before them, if there is one."""
-        scale = _scale(self.texts(raw))
-        if scale is None:
+        numbers = _plain_numbers(self.texts(raw))
+        if numbers is None:
             return
-        scale = max(scale, 0 if self.type is None else self.type.scale)
+        scale = max(_longest(numbers, r"^-?[0-9]+\.?"), 0 if self.type is None else self.type.scale)
         if self._whole_digits + scale <= DIGITS:
             yield pa.decimal128(DIGITS, scale)
 
     def _fitted(self, types: frozenset[type], raw: Any, target: Any) -> Any:
         """None where a cell does not fit."""
-        fit = _decimals if pa.types.is_decimal(target) else FITS[target]
         try:
-            array = fit(types, raw, self)
-            array = array if array is None or array.type == target else array.cast(target)
+            if pa.types.is_decimal(target):
+                return self._decimals(types, raw, target)
+            array = FITS[target](types, raw)
+            return array if array is None or array.type == target else array.cast(target)
         except pa.ArrowInvalid:
             return None
-        if array is not None and pa.types.is_decimal(target):
-            self._whole_digits = max(self._whole_digits, _whole_digits(array))
+
+    def _decimals(self, types: frozenset[type], raw: Any, target: Any) -> Any:
+        """Digits are counted here: Arrow's own cast lets some numbers overflow silently."""
+        numbers = _plain_numbers(self.texts(raw)) if types <= {*NUMBERS, Decimal, str} else None
+        if numbers is None:
+            return None
+        whole_digits = _longest(numbers, r"^-|\..*$")
+        if whole_digits + target.scale > DIGITS:
+            return None
+        array = numbers.cast(target)
+        self._whole_digits = max(self._whole_digits, whole_digits)
         return array
 
 
-def _integers(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
+def _integers(types: frozenset[type], raw: Any) -> Any:
     return raw if raw.type == INTEGER else None
 
 
-def _floats(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
+def _floats(types: frozenset[type], raw: Any) -> Any:
     if raw.type in (FLOAT, INTEGER):
         return raw
     mixed = types == NUMBERS and not _any(raw, LONG_INTEGER)  # longer ones a float would round
     return raw if mixed else None
 
 
-def _booleans(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
+def _booleans(types: frozenset[type], raw: Any) -> Any:
     if raw.type == INTEGER:
         span = pc.min_max(raw)
         return raw if span["min"].as_py() >= 0 and span["max"].as_py() <= 1 else None
     return raw if raw.type == BOOLEAN else None
 
 
-def _bytes(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
+def _bytes(types: frozenset[type], raw: Any) -> Any:
     return raw if raw.type == BINARY else None
 
 
-def _decimals(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
-    if not types <= {int, float, Decimal, str}:
-        return None
-    texts = column.texts(raw)
-    return texts if _all(texts, PLAIN_NUMBER) else None
-
-
-def _dates(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
+def _dates(types: frozenset[type], raw: Any) -> Any:
     return _moments(types, raw)
 
 
-def _times(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
+def _times(types: frozenset[type], raw: Any) -> Any:
     texts = _moments(types, raw)
     if texts is None or not _all(texts, CLOCK):
         return None
     return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(TIMESTAMP).cast(TIME)
 
 
-def _timestamps(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
+def _timestamps(types: frozenset[type], raw: Any) -> Any:
     texts = _moments(types, raw)
     return texts if texts is None else _in_our_era(texts.cast(TIMESTAMP))
 
 
-def _instants(types: frozenset[type], raw: Any, column: ParquetColumn) -> Any:
+def _instants(types: frozenset[type], raw: Any) -> Any:
     texts = _moments(types, raw)
     return texts if texts is None else _in_our_era(texts.cast(INSTANT))
 
 
-FITS: dict[Any, Callable[[frozenset[type], Any, ParquetColumn], Any]] = {
+FITS: dict[Any, Callable[[frozenset[type], Any], Any]] = {
     INTEGER: _integers,
     FLOAT: _floats,
     BOOLEAN: _booleans,
@@ -247,16 +250,19 @@ def _any(texts: Any, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
-def _scale(texts: Any) -> int | None:
-    """The most decimal places of these numbers; None where one is not a number."""
+def _plain_numbers(texts: Any) -> Any:
+    """These numbers without exponents; None where a text is not a number, or absurdly far from 1."""
     if not _all(texts, PLAIN_NUMBER):
         return None
     powers = pc.match_substring_regex(texts, "[eE]")
-    places = pc.utf8_length(pc.replace_substring_regex(texts.filter(pc.invert(powers)), r"^-?[0-9]+\.?", ""))
-    rare = [-int(Decimal(text).as_tuple().exponent) for text in texts.filter(powers).to_pylist()]
-    return max([pc.max(places).as_py() or 0, *rare])
+    if not pc.any(powers).as_py():
+        return texts
+    rare = [Decimal(text) for text in texts.filter(powers).to_pylist()]
+    if any(abs(number.adjusted()) > DIGITS for number in rare):
+        return None
+    return pc.replace_with_mask(texts, pc.fill_null(powers, False), pa.array([f"{n:f}" for n in rare], TEXT))
 
 
-def _whole_digits(array: Any) -> int:
-    span = pc.min_max(array)
-    return max(len(str(int(abs(span[end].as_py())))) for end in ("min", "max"))
+def _longest(texts: Any, without: str) -> int:
+    """The length of the longest text, without what the pattern matches."""
+    return pc.max(pc.utf8_length(pc.replace_substring_regex(texts, without, ""))).as_py() or 0

@@ -54,7 +54,7 @@ class Query:
     @classmethod
     def prepare(cls, connection: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, Any]) -> Self:
         text = TOKEN.sub(lambda match: f"${match['name']}" if match["name"] else match[0], sql)
-        statements = duckdb.extract_statements(text)
+        statements = connection.extract_statements(text)  # the module's own would start a second database
         if not statements:
             raise query_error("there is no query")
         if len(statements) > 1:
