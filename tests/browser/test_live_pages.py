@@ -123,12 +123,13 @@ async def test_a_stream_that_stays_silent_is_given_up(page: Page, server, resour
         await route.abort()
 
 
-async def test_a_web_process_that_restarts_is_found_again(page: Page, server, resources, make_export, app) -> None:
+async def test_a_web_process_that_restarts_is_found_again(page: Page, server, resources, make_export) -> None:
     """The stream ends without its last word; the page comes back by itself and shows what happened meanwhile."""
     export = await make_export(Status.PROCESSING)
     path = f"/exports/{export.id}"
     await page.goto(path)
     await until(lambda: server.log.count(path + "/stream") == 1)
+    await page.wait_for_function("document.getElementById('live')._htmx?.sse?.reader")
     await page.evaluate("document.getElementById('live')._htmx.sse.reader.cancel()")
     await finish(resources, export)
     await expect(page.get_by_role("link", name="Download")).to_be_visible()

@@ -81,7 +81,7 @@ def default_value(parameter: Parameter, moment: Moment) -> Any:
 
 
 def bind_values(dataset: Dataset, params: Mapping[str, Any]) -> dict[str, Any]:
-    """What the query is given: booleans as 1 and 0, lists as JSON text for json_each, absent as NULL."""
+    """What the query is given: lists as JSON text (for json_each and its like), absent as NULL, the rest as it is."""
     return {parameter.name: _bindable(params.get(parameter.name)) for parameter in dataset.parameters}
 
 
@@ -115,8 +115,6 @@ def _unknown(dataset: Dataset, raw: Mapping[str, Any]) -> list[FieldError]:
 
 
 def _bindable(value: Any) -> Any:
-    if isinstance(value, bool):
-        return int(value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
 
 
