@@ -33,6 +33,8 @@ from worker.sink import Sink
 
 PR_SET_PDEATHSIG = 1
 MIB = 1024 * 1024
+DATA_PAGES = 5
+"""The field of /proc/self/statm that counts data and stack."""
 
 
 class Attempt:
@@ -139,12 +141,15 @@ def _written(reader: RowReader, writer: Writer, options: Options) -> Iterator[in
 
 
 def limit_memory(mib: int) -> None:
-    """An allocation beyond this raises MemoryError in the child instead of pulling the machine down."""
+    """An allocation beyond this raises MemoryError in the child instead of pulling the machine down.
+
+    What counts is private, writable memory: address space that is only reserved, or shared with a file, does not.
+    """
     if sys.platform != "linux":
         return
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[DATA_PAGES])
     limit = pages * resource.getpagesize() + mib * MIB
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def die_with_parent() -> None:

@@ -82,6 +82,7 @@ OPTION_VALUES: Mapping[tuple[str, Any], str] = {
     ("delimiter", "\t"): "Tab",
     ("compression", "none"): "None",
     ("compression", "gzip"): "Gzip",
+    ("compression", "zstd"): "Zstandard",
 }
 
 

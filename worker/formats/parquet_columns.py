@@ -96,7 +96,7 @@ class ParquetColumn:
         """A row group's cells in the column's type, which is another one afterwards where they did not fit it."""
         if not types:
             return pa.nulls(len(raw), self.arrow_type)
-        for candidate in self._candidates(raw):
+        for candidate in self._candidates(types, raw):
             array = self._fitted(types, raw, candidate)
             if array is not None:
                 self.type = candidate
@@ -135,7 +135,7 @@ class ParquetColumn:
             return not types.isdisjoint(STORED)
         return self._kind not in (Kind.JSON, Kind.UUID, Kind.LIST)
 
-    def _candidates(self, raw: Any) -> Iterator[Any]:
+    def _candidates(self, types: frozenset[type], raw: Any) -> Iterator[Any]:
         if self.type == TEXT:
             return
         if self.type is not None:
@@ -143,14 +143,14 @@ class ParquetColumn:
         elif self._kind is not Kind.DECIMAL:
             yield from CANDIDATES.get(self._kind, ())
         if self._kind is Kind.DECIMAL:
-            yield from self._decimal_type(raw)
+            yield from self._decimal_type(types, raw)
 
-    def _decimal_type(self, raw: Any) -> Iterator[Any]:
+    def _decimal_type(self, types: frozenset[type], raw: Any) -> Iterator[Any]:
         """Large enough for these cells and for all before them, if there is one."""
-        numbers = _plain_numbers(self.texts(raw))
+        numbers = _plain_numbers(types, self.texts(raw))
         if numbers is None:
             return
-        scale = max(_longest(numbers, r"^-?[0-9]+\.?"), 0 if self.type is None else self.type.scale)
+        scale = max(_digits(numbers)[1], 0 if self.type is None else self.type.scale)
         if self._whole_digits + scale <= DIGITS:
             yield pa.decimal128(DIGITS, scale)
 
@@ -166,10 +166,10 @@ class ParquetColumn:
 
     def _decimals(self, types: frozenset[type], raw: Any, target: Any) -> Any:
         """Digits are counted here: Arrow's own cast lets some numbers overflow silently."""
-        numbers = _plain_numbers(self.texts(raw)) if types <= {*NUMBERS, Decimal, str} else None
+        numbers = _plain_numbers(types, self.texts(raw)) if types <= {*NUMBERS, Decimal, str} else None
         if numbers is None:
             return None
-        whole_digits = _longest(numbers, r"^-|\..*$")
+        whole_digits, _ = _digits(numbers)
         if whole_digits + target.scale > DIGITS:
             return None
         array = numbers.cast(target)
@@ -250,19 +250,25 @@ def _any(texts: Any, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
-def _plain_numbers(texts: Any) -> Any:
+def _plain_numbers(types: frozenset[type], texts: Any) -> Any:
     """These numbers without exponents; None where a text is not a number, or absurdly far from 1."""
-    if not _all(texts, PLAIN_NUMBER):
+    if str in types and not _all(texts, PLAIN_NUMBER):
         return None
-    powers = pc.match_substring_regex(texts, "[eE]")
-    if not pc.any(powers).as_py():
+    unusual = pc.match_substring_regex(texts, "[eEnN]")  # exponents, NaN and infinities
+    if not pc.any(unusual).as_py():
         return texts
-    rare = [Decimal(text) for text in texts.filter(powers).to_pylist()]
-    if any(abs(number.adjusted()) > DIGITS for number in rare):
+    numbers = [Decimal(text) for text in texts.filter(unusual).to_pylist()]
+    if any(not number.is_finite() or abs(number.adjusted()) > DIGITS for number in numbers):
         return None
-    return pc.replace_with_mask(texts, pc.fill_null(powers, False), pa.array([f"{n:f}" for n in rare], TEXT))
+    return pc.replace_with_mask(texts, pc.fill_null(unusual, False), pa.array([f"{n:f}" for n in numbers], TEXT))
 
 
-def _longest(texts: Any, without: str) -> int:
-    """The length of the longest text, without what the pattern matches."""
-    return pc.max(pc.utf8_length(pc.replace_substring_regex(texts, without, ""))).as_py() or 0
+def _digits(numbers: Any) -> tuple[int, int]:
+    """The most digits before and behind the point."""
+    lengths = pc.binary_length(numbers)
+    points = pc.find_substring(numbers, ".")
+    has_point = pc.greater_equal(points, 0)
+    signs = pc.starts_with(numbers, "-").cast(pa.int32())
+    before = pc.subtract(pc.if_else(has_point, points, lengths), signs)
+    behind = pc.if_else(has_point, pc.subtract(pc.subtract(lengths, points), 1), 0)
+    return pc.max(before).as_py(), pc.max(behind).as_py()
