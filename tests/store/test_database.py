@@ -434,3 +434,5 @@ async def test_a_file_that_cannot_be_opened_fails_each_time_without_using_up_pla
         with pytest.raises(sqlite3.OperationalError):
             await asyncio.wait_for(store.fetch_val(text("SELECT 1")), 2)
     await store.close()
+    while any("_connection_worker_thread" in thread.name for thread in threading.enumerate()):
+        await asyncio.sleep(0.01)  # a thread whose connection failed says good-bye to this loop
