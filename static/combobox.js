@@ -3,8 +3,6 @@
 (() => {
   "use strict";
 
-  const combos = new WeakMap();
-
   class Combo {
     constructor(root) {
       this.root = root;
@@ -159,5 +157,5 @@
     tell() { this.chosen.dispatchEvent(new Event("change", { bubbles: true })); }
   }
 
-  for (const root of document.querySelectorAll("[data-combo]")) combos.set(root, new Combo(root));
+  for (const root of document.querySelectorAll("[data-combo]")) new Combo(root);
 })();

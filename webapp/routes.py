@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 from webapp.api import datasets, events, exports, files, health
 from webapp.pages import exports as export_pages
 from webapp.pages import live, orders, session
+from webapp.pages.selection import selection
 from webapp.web.render import static_folder
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -38,7 +39,7 @@ def pages() -> list[BaseRoute]:
         resource("/exports", GET=export_pages.index, POST=orders.create),
         Route("/exports/live", live.list_poll, methods=["GET"]),
         Route("/exports/stream", live.list_stream, methods=["GET"]),
-        Route("/exports/selection", export_pages.selection, methods=["POST"]),
+        Route("/exports/selection", selection, methods=["POST"]),
         Route("/exports/new", orders.new, methods=["GET"]),
         Route("/exports/new/choices", orders.choices, methods=["GET", "POST"]),
         Route("/exports/new/preview", orders.preview, methods=["GET", "POST"]),

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -51,7 +50,6 @@ class Settings:
     file_retention: timedelta
     event_retention: timedelta
     execution_limit: timedelta
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...]
     log_format: str
     worker_slots: int
     max_running_per_user: int
@@ -138,15 +136,6 @@ class _Reader:
         self.problems.append(f"{PREFIX}{name}: must start with {' or '.join(s + '://' for s in schemes)}")
         return default
 
-    def networks(self, name: str) -> tuple[IPv4Network | IPv6Network, ...]:
-        networks: list[IPv4Network | IPv6Network] = []
-        for part in filter(None, (p.strip() for p in self.text(name).split(","))):
-            try:
-                networks.append(ip_network(part))
-            except ValueError:
-                self.problems.append(f"{PREFIX}{name}: {part!r} is not an address or network, such as 10.0.0.0/8")
-        return tuple(networks)
-
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Raises BadSettings with every problem found. Makes the data folder and the secret key when they are missing."""
@@ -174,7 +163,6 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         file_retention=reader.duration("FILE_RETENTION", "7d"),
         event_retention=reader.duration("EVENT_RETENTION", "30d"),
         execution_limit=reader.duration("EXECUTION_LIMIT", "30m"),
-        trusted_proxies=reader.networks("TRUSTED_PROXIES"),
         log_format=reader.choice("LOG_FORMAT", "text", ["text", "json"]),
         worker_slots=reader.integer("WORKER_SLOTS", 3, low=1, high=64),
         max_running_per_user=reader.integer("MAX_RUNNING_PER_USER", 2, low=1, high=64),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from webapp.domain.errors import AttemptFailed, ErrorCode
-
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+from webapp.domain.errors import storage_failure
 
 
 class Storage:
@@ -42,8 +39,7 @@ class Storage:
         try:
             await asyncio.to_thread(self._rename, temporary, self.path(key))
         except OSError as error:
-            code = ErrorCode.DISK_FULL if error.errno in NO_SPACE else ErrorCode.STORAGE_ERROR
-            raise AttemptFailed(code) from error
+            raise storage_failure(error) from error
 
     async def delete(self, key: str) -> None:
         """Deleting what is gone already is no error."""

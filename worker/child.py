@@ -129,8 +129,7 @@ class Attempt:
 
 def _written(reader: RowReader, writer: Writer, options: Options) -> Iterator[int]:
     """Everything the reader has goes to the writer; gives the number of rows of each portion."""
-    lines = reader.raw_csv(options) if isinstance(writer, CsvWriter) else None
-    if lines is not None and isinstance(writer, CsvWriter):
+    if isinstance(writer, CsvWriter) and (lines := reader.raw_csv(options)) is not None:
         for data, rows in lines:
             writer.write_lines(data)
             yield rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import sys
@@ -12,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.errors import AttemptFailed, ErrorCode, storage_failure
+from webapp.domain.sizes import told_size
 from worker.formats.lane import Lane
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 GZIP_LEVEL = 1
 GZIP_WINDOW = 31
 ZSTD_LEVEL = 2
@@ -140,7 +139,7 @@ class Sink:
             return
         self._size += len(data)
         if self._max_bytes is not None and self._size > self._max_bytes:
-            raise AttemptFailed(ErrorCode.TOO_LARGE, limit=_size_in_words(self._max_bytes))
+            raise AttemptFailed(ErrorCode.TOO_LARGE, limit=told_size(self._max_bytes))
         self._hash.update(data)
         try:
             self._file.write(data)
@@ -173,16 +172,3 @@ def _zstd() -> Compressor:
     return zstd.ZstdCompressor(
         options={zstd.CompressionParameter.compression_level: ZSTD_LEVEL, zstd.CompressionParameter.checksum_flag: 1}
     )
-
-
-def storage_failure(error: OSError) -> AttemptFailed:
-    """What an error of the file system is to an attempt."""
-    return AttemptFailed(ErrorCode.DISK_FULL if error.errno in FULL else ErrorCode.STORAGE_ERROR)
-
-
-def _size_in_words(size: int) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:g} {unit}"
-        size = size // 1024 if size % 1024 == 0 else round(size / 1024)
-    return f"{size:g} GiB"

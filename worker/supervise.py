@@ -78,7 +78,7 @@ async def run_attempt(resources: Resources, children: Children, export: Export) 
 async def _supervise(resources: Resources, children: Children, attempt: Attempt) -> None:
     async with children.child() as child:
         try:
-            await child.assign(_assignment(resources, attempt))
+            await child.assign(_assignment(attempt))
             outcome = await _watch(resources, child, attempt)
         except OverTime:
             await child.stop()
@@ -163,7 +163,7 @@ async def _keep(resources: Resources, attempt: Attempt, finished: Finished) -> N
         await resources.storage.delete(key)
 
 
-def _assignment(resources: Resources, attempt: Attempt) -> Assignment:
+def _assignment(attempt: Attempt) -> Assignment:
     export, dataset = attempt.export, attempt.dataset
     return Assignment(
         export_id=export.id,

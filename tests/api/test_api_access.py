@@ -347,7 +347,7 @@ async def test_a_token_is_no_browser(anonymous: httpx.AsyncClient, resources: Re
 
 
 async def boom(*_args: object, **_more: object) -> None:
-    raise RuntimeError("Traceback: unix:///tmp/redis.sock SELECT exd_abcdefghijkl /work/main/webapp/app.py")
+    raise RuntimeError("Traceback: unix:///tmp/redis.sock SELECT exd_abcdefghijkl /srv/app.py")
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ def main() -> None:
     report(
         runners,
         chosen.rows,
-        f"rival: {chosen.shell} -readonly FILE, with .mode csv, .headers on, .output FILE, {SQL}; it cuts floats to 15\n"
-        f"digits (before 3.53), prints blobs as raw bytes and ends text at NUL.\n"
+        f"rival: {chosen.shell} -readonly FILE, with .mode csv, .headers on, .output FILE, {SQL}; it cuts floats\n"
+        f"to 15 digits (before 3.53), prints blobs as raw bytes and ends text at NUL.\n"
         f"cells of ours that differ from the source: {lost} of {chosen.rows * 12:,}",
     )
 

@@ -1,4 +1,4 @@
-"""JSON Lines from SQLite. Rival: DuckDB 1.5, `COPY … (FORMAT json)` reading the same file through its sqlite extension."""
+"""JSON Lines from SQLite. Rival: DuckDB 1.5, `COPY … (FORMAT json)` of the same file by its sqlite extension."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def main() -> None:
     report(
         runners,
         chosen.rows,
-        f"rival: rivals.py duckdb (COPY (SELECT * FROM sqlite_scan(FILE, 'rows')) TO FILE (FORMAT json)); it drops the\n"
-        f"offsets of zoned timestamps.\ncells of ours that differ from the source: {lost} of {chosen.rows * 12:,}",
+        f"rival: rivals.py duckdb (COPY (SELECT * FROM sqlite_scan(FILE, 'rows')) TO FILE (FORMAT json)); it drops\n"
+        f"the offsets of zoned timestamps.\ncells of ours that differ from the source: {lost} of {chosen.rows * 12:,}",
     )
 
 

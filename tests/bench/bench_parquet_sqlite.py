@@ -1,4 +1,4 @@
-"""Parquet from SQLite. Rival: DuckDB 1.5, `COPY … (FORMAT parquet)` reading the same file through its sqlite extension."""
+"""Parquet from SQLite. Rival: DuckDB 1.5, `COPY … (FORMAT parquet)` of the same file by its sqlite extension."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def main() -> None:
     report(
         runners,
         chosen.rows,
-        f"rival: rivals.py duckdb (COPY (SELECT * FROM sqlite_scan(FILE, 'rows')) TO FILE (FORMAT parquet)); it drops the\n"
-        f"offsets of zoned timestamps.\ncells of ours that differ from the source: {lost} of {chosen.rows * 12:,}",
+        "rival: rivals.py duckdb (COPY (SELECT * FROM sqlite_scan(FILE, 'rows')) TO FILE (FORMAT parquet));\n"
+        "it drops the offsets of zoned timestamps.\n"
+        f"cells of ours that differ from the source: {lost} of {chosen.rows * 12:,}",
     )
 
 

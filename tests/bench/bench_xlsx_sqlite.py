@@ -26,8 +26,9 @@ def main() -> None:
     report(
         runners,
         chosen.rows,
-        f"rival: rivals.py xlsxwriter (constant_memory, write_row of sqlite3 rows); it rounds integers beyond 15 digits\n"
-        f"and leaves dates as text.\ncells of ours that differ from the source, read by calamine: {lost} of {chosen.rows * 12:,}",
+        f"rival: rivals.py xlsxwriter (constant_memory, write_row of sqlite3 rows); it rounds integers beyond\n"
+        f"15 digits and leaves dates as text.\n"
+        f"cells of ours that differ from the source, read by calamine: {lost} of {chosen.rows * 12:,}",
     )
 
 

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -74,9 +74,7 @@ def parquet_differences(source: Path, path: Path) -> int:
     """Read by pyarrow; decimals and times are compared as the values they are."""
     import pyarrow.parquet as pq
 
-    found = (
-        tuple(row.values()) for batch in pq.ParquetFile(path).iter_batches(10_000) for row in batch.to_pylist()
-    )
+    found = (tuple(row.values()) for batch in pq.ParquetFile(path).iter_batches(10_000) for row in batch.to_pylist())
     return differences(map(_typed_row, source_rows(source)), (tuple(map(_utc, row)) for row in found))
 
 
@@ -105,7 +103,8 @@ def xlsx_differences(source: Path, path: Path) -> int:
 def _sheet_row(row: Row) -> Row:
     cells = [_sheet_cell(cell) for cell in _json_row(row)]
     cells[DAY] = date.fromisoformat(row[DAY])
-    cells[AT] = datetime.fromisoformat(row[AT]).astimezone(UTC).replace(tzinfo=None)
+    clock = datetime.fromisoformat(row[AT]).astimezone(UTC).replace(tzinfo=None)
+    cells[AT] = clock if clock.time() != time() else clock.date()  # calamine takes midnight for a mere date
     return tuple(cells)
 
 

@@ -33,7 +33,7 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
 )
 """Name, type in SQLite, type in PostgreSQL."""
 
-NAMES = ("王小明", "Zoë 🚀", "O'Neil, \"Pat\"", "Ana María", "Sven Åberg", "Jane Doe", "𠮷野家", "Müller & Söhne")
+NAMES = ("王小明", "Zoë 🚀", 'O\'Neil, "Pat"', "Ana María", "Sven Åberg", "Jane Doe", "𠮷野家", "Müller & Söhne")
 NOTES = (
     *("a plain note of some words", None, "", "line\nbreak in the middle", 'she said "no", twice', "=1+1"),
     *("semi;colon", "tab\there", "-5", "another plain note, with a comma", "delivered on time", "naïve façade"),

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webapp.datasets.declaration import Choice, Dataset, Parameter, ParameterType
-from webapp.datasets.parameters import bind_values, json_schema, parse_params
+from webapp.datasets.parameters import bind_values, parse_params
 from webapp.datasets.relative import moment_in
+from webapp.datasets.schema import json_schema
 from webapp.domain.access import Role
 from webapp.domain.errors import Invalid
 

@@ -25,6 +25,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 KINDS = (Kind.TEXT, Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL, Kind.BYTES, Kind.UUID)
 FILES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SHORT_NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 MACHINE = st.integers(-(2**63), 2**63 - 1)
 
 texts = st.sampled_from(TEXTS + MOMENTS) | st.text(st.characters(exclude_categories=[]), max_size=12)
@@ -99,8 +100,15 @@ def test_csv(table, delimiter, safe):
     assert bare == [[value is None for value in row] for row in rows]
 
 
-def as_json(value: Any) -> Any:
+def is_number(value: Any, kind: Kind) -> bool:
+    """Text in a decimal column that is a numeral of few digits is written as the number it is."""
+    return kind is Kind.DECIMAL and isinstance(value, str) and len(value) <= 15 and SHORT_NUMERAL.fullmatch(value)
+
+
+def as_json(value: Any, kind: Kind) -> Any:
     match value:
+        case str() if is_number(value, kind):
+            return float(value)
         case bytes():
             return b64encode(value).decode()
         case str():
@@ -115,16 +123,18 @@ def as_json(value: Any) -> Any:
 @given(tables())
 def test_json_lines(table):
     columns, rows = table
-    names = [clean(column.name) for column in columns]
+    names, kinds = [clean(column.name) for column in columns], [column.kind for column in columns]
     lines = round_trip("jsonl", table).decode().split("\n")
     read = [[*json.loads(line).items()] for line in lines[:-1]]
     if len({*names}) == len(names):
-        assert read == [[*zip(names, map(as_json, row), strict=True)] for row in rows]
+        assert read == [[*zip(names, map(as_json, row, kinds), strict=True)] for row in rows]
     assert len(read) == len(rows)
 
 
-def as_cell(value: Any) -> Any:
+def as_cell(value: Any, kind: Kind) -> Any:
     match value:
+        case str() if is_number(value, kind):
+            return float(value)
         case None:
             return ""
         case bytes():
@@ -146,8 +156,10 @@ def test_xlsx(table):
     data = round_trip("xlsx", table)
     book = CalamineWorkbook.from_filelike(io.BytesIO(data))
     header, *found = book.get_sheet_by_index(0).to_python()
-    assert [undone(name) for name in header] == [undone(as_cell(column.name)) for column in columns]
-    assert [[*map(undone, row)] for row in found] == [[undone(as_cell(value)) for value in row] for row in rows]
+    assert [undone(name) for name in header] == [undone(as_cell(column.name, Kind.TEXT)) for column in columns]
+    assert [[*map(undone, row)] for row in found] == [
+        [undone(as_cell(value, column.kind)) for value, column in zip(row, columns, strict=True)] for row in rows
+    ]
 
 
 def undone(value: Any) -> Any:

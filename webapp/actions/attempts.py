@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from webapp import bus, queue
-from webapp.actions.changes import Decide, announce, change, write
+from webapp import bus
+from webapp.actions.changes import Decide, announce, change, hint, write
 from webapp.actions.exports import wake_next
 from webapp.domain.access import NotFound
 from webapp.domain.errors import ErrorCode, ExportError, export_error
@@ -71,10 +71,7 @@ async def report_progress(resources: Resources, export: Export, progress: Progre
 
 async def hint_progress(resources: Resources, export: Export) -> None:
     """Tells open pages that there is progress to read."""
-    try:
-        await bus.publish(resources.redis, bus.Hint(export.id, export.owner, 0))
-    except queue.QUEUE_ERRORS:
-        return
+    await hint(resources, bus.Hint(export.id, export.owner, 0))
 
 
 async def finish(

@@ -52,6 +52,14 @@ async def write(resources: Resources, before: Export, steps: Sequence[Export], *
     return before
 
 
+async def hint(resources: Resources, told: bus.Hint) -> None:
+    """Tells open pages that there is something to read. It may be lost: they look by themselves, only later."""
+    try:
+        await bus.publish(resources.redis, told)
+    except queue.QUEUE_ERRORS:
+        return
+
+
 async def announce(resources: Resources, export: Export) -> None:
     """Hints to open pages and a wake-up for the worker, after the commit. Either may be lost."""
     try:

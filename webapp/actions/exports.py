@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from webapp import bus, queue
-from webapp.actions.changes import Contended, announce, change, write
+from webapp import bus
+from webapp.actions.changes import Contended, announce, change, hint, write
 from webapp.actions.datasets import checked_params
 from webapp.datasets.catalog import Dataset
 from webapp.datasets.relative import moment_in
@@ -212,10 +212,7 @@ async def delete(resources: Resources, viewer: Viewer, export_id: str) -> None:
 
 
 async def hint_gone(resources: Resources, export: Export) -> None:
-    try:
-        await bus.publish(resources.redis, bus.Hint(export.id, export.owner, export.version + 1))
-    except queue.QUEUE_ERRORS:
-        return
+    await hint(resources, bus.Hint(export.id, export.owner, export.version + 1))
 
 
 async def wake_next(resources: Resources) -> None:

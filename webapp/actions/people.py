@@ -11,7 +11,8 @@ from datetime import timedelta
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from webapp import bus, queue
+from webapp import bus
+from webapp.actions.changes import hint
 from webapp.domain.access import NotFound, Role, Viewer
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.ids import new_id
@@ -143,10 +144,7 @@ async def sign_out(resources: Resources, viewer: Viewer) -> None:
 
 async def _hint_identity(resources: Resources, user_id: str) -> None:
     """A hint without an export makes open streams of this person check who they are."""
-    try:
-        await bus.publish(resources.redis, bus.Hint("", user_id, 0))
-    except queue.QUEUE_ERRORS:
-        return
+    await hint(resources, bus.Hint("", user_id, 0))
 
 
 async def viewer_of_session(resources: Resources, token: str) -> Viewer | None:

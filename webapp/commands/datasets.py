@@ -9,6 +9,7 @@ from webapp.datasets import catalog as catalogs
 from webapp.datasets.catalog import BadCatalog, Catalog, Problem, check_catalog
 from webapp.resources import open_catalog
 from webapp.settings import Settings
+from webapp.web.words import counted
 
 
 def run_datasets_check(settings: Settings) -> int:
@@ -20,7 +21,7 @@ def run_datasets_check(settings: Settings) -> int:
     problems = answer_problems(catalog, settings)
     if problems:
         return _report(problems)
-    print(f"{count(len(catalog.datasets), 'dataset')}, all good.")
+    print(f"{counted(len(catalog.datasets), 'dataset')}, all good.")
     return 0
 
 
@@ -31,9 +32,5 @@ def answer_problems(catalog: Catalog, settings: Settings) -> list[Problem]:
 def _report(problems: list[Problem]) -> int:
     for problem in problems:
         print(f"{problem.file}:{problem.line}: {problem.message}")
-    print(f"{count(len(problems), 'problem')}.")
+    print(f"{counted(len(problems), 'problem')}.")
     return EXIT_PROBLEM
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

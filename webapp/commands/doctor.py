@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from webapp import queue, storage
-from webapp.commands.datasets import answer_problems, count
+from webapp.commands.datasets import answer_problems
 from webapp.commands.failures import EXIT_PROBLEM, explain
 from webapp.commands.terminal import coloured, say
 from webapp.domain import limits
@@ -26,8 +26,8 @@ from webapp.settings import BadSettings, Settings, read_settings
 from webapp.store.database import Store
 from webapp.store.schema import OutdatedSchema, head_version, require_current_schema
 from webapp.store.tables import exports
+from webapp.web.words import counted
 
-OLDEST_PYTHON = (3, 11)
 LEAST_FREE_BYTES = 1024**3
 LARGEST_DRIFT = timedelta(seconds=5)
 HEALTH_KEY = "{queue}:health-check"
@@ -183,7 +183,7 @@ async def datasets(settings: Settings) -> str:
         raise Unwell("the demo data is not there, or not whole", "exportdesk up makes it when demo.db is missing")
     if problems:
         raise Unwell(problems[0].message, f"exportdesk datasets check lists all {len(problems)}")
-    return f"{count(len(catalog.datasets), 'dataset')}, all answer"
+    return f"{counted(len(catalog.datasets), 'dataset')}, all answer"
 
 
 async def stuck_work(settings: Settings) -> str:

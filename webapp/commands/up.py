@@ -21,6 +21,7 @@ from webapp.commands.supervisor import Stopped, Supervisor
 from webapp.commands.terminal import coloured, say, table
 from webapp.commands.tether import tether
 from webapp.settings import Settings
+from webapp.web.words import counted
 
 BROKER_SECONDS = 15.0
 PREPARE_SECONDS = 600.0
@@ -168,8 +169,7 @@ def _show(settings: Settings, supervisor: Supervisor, prepared: Mapping[str, Any
 
 
 def _datasets(settings: Settings, count: int) -> str:
-    noun = "dataset" if count == 1 else "datasets"
-    return f"{count} {noun} of {settings.config}" if settings.config else f"{count} {noun} of the demo shop"
+    return f"{counted(count, 'dataset')} of {settings.config or 'the demo shop'}"
 
 
 def without_password(url: str) -> str:

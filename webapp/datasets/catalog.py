@@ -23,9 +23,10 @@ from webapp.datasets.declaration import (
     did_you_mean,
 )
 from webapp.datasets.declared_parameters import read_parameter
-from webapp.datasets.parameters import Moment, Unfit, bind_values, default_value
+from webapp.datasets.parameters import Unfit, bind_values, default_value
 from webapp.datasets.placeholders import foreign_parameters, named_parameters
 from webapp.datasets.reading import BadUrl
+from webapp.datasets.relative import Moment
 from webapp.datasets.sources import describe, missing, normalized
 from webapp.datasets.tables import LineIndex, Report, Table
 from webapp.domain.access import Role

@@ -8,9 +8,9 @@ from datetime import UTC, date, datetime
 from typing import Any, cast
 
 from webapp.datasets.declaration import Choice, Parameter, ParameterType
-from webapp.datasets.parameters import Moment, Unfit, default_value, parse_value
+from webapp.datasets.parameters import Unfit, default_value, parse_value
 from webapp.datasets.placeholders import foreign_parameters, named_parameters
-from webapp.datasets.relative import EXAMPLES, is_relative
+from webapp.datasets.relative import EXAMPLES, Moment, is_relative
 from webapp.datasets.tables import Table
 from webapp.domain.limits import LIST_ITEMS, PARAMETER_TEXT_LENGTH
 

@@ -10,9 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any, cast
 
 from webapp.datasets.declaration import Dataset, Parameter, ParameterType, did_you_mean
-from webapp.datasets.relative import Moment as Moment
-from webapp.datasets.relative import is_relative, resolve_date, resolve_datetime
-from webapp.datasets.schema import json_schema as json_schema
+from webapp.datasets.relative import Moment, is_relative, resolve_date, resolve_datetime
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.limits import LIST_ITEMS, PARAMETER_TEXT_LENGTH
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,6 +23,7 @@ class ErrorCode(StrEnum):
     INTERNAL = "INTERNAL"
 
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 RETRIABLE = frozenset({ErrorCode.SOURCE_UNREACHABLE, ErrorCode.STORAGE_ERROR, ErrorCode.WORKER_LOST})
 
 SENTENCES: dict[ErrorCode, str] = {
@@ -62,6 +64,11 @@ class AttemptFailed(Exception):
         super().__init__(code, details)
         self.code = code
         self.details = details
+
+
+def storage_failure(error: OSError) -> AttemptFailed:
+    """What an error of the file system is to an attempt."""
+    return AttemptFailed(ErrorCode.DISK_FULL if error.errno in NO_SPACE else ErrorCode.STORAGE_ERROR)
 
 
 @dataclass(frozen=True, slots=True)

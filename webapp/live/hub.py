@@ -132,7 +132,6 @@ class Hub:
             except queue.QUEUE_ERRORS as error:
                 if self._connected:
                     log.warning("the broker is gone (%s): pages read the store until it is back", type(error).__name__)
-                if self._connected:
                     self._connected = False
                     self._tell_everybody()  # who waits for hints would go on to wait for a whole heartbeat
                 await asyncio.sleep(wait)

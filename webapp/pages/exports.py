@@ -14,7 +14,6 @@ from webapp.domain.exports import Export, IllegalTransition
 from webapp.domain.formats import FORMATS
 from webapp.pages.context import list_query
 from webapp.pages.live import detail_live, list_live
-from webapp.pages.selection import selection as selection
 from webapp.pages.wording import BADGES, FILTER_LABELS
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.flash import Flash, flash, redirect

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from webapp.datasets.choices import Found, search
 from webapp.datasets.declaration import Choice, Dataset, Parameter, ParameterType
-from webapp.datasets.parameters import Moment, Unfit, default_value
-from webapp.datasets.relative import is_relative, resolve_date, resolve_datetime
+from webapp.datasets.parameters import Unfit, default_value
+from webapp.datasets.relative import Moment, is_relative, resolve_date, resolve_datetime
 from webapp.domain.limits import CHOICES_AT_A_GLANCE, CHOICES_FOUND, PARAMETER_TEXT_LENGTH
 
 CONTROLS: Mapping[ParameterType, str] = {

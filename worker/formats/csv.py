@@ -18,8 +18,8 @@ LINE_END = "\r\n"
 FORMULA_STARTS = frozenset("=+-@\t\r")
 FIRST = itemgetter(0)
 EMPTY = '""'
-NULL = frozenset({type(None)})
-NUMBERS = frozenset({int, float})
+NULL, TEXTS, BLOBS, INTEGERS = (frozenset[type]({kind}) for kind in (type(None), str, bytes, int))
+NUMBERS = frozenset[type]({int, float})
 SWITCHES: Mapping[int | None, str] = {0: "false", 1: "true", None: ""}
 
 Field = Callable[[Any], str]
@@ -75,15 +75,15 @@ class CsvWriter:
         }
 
     def _column(self, values: Sequence[Any], kind: Kind, fields: dict[type, Field]) -> Sequence[str]:
-        types = frozenset(map(type, values)) - NULL
+        types = frozenset[type](map(type, values)) - NULL
         written: Sequence[str] | None = None
-        if types == {str}:
+        if types == TEXTS:
             written = self._texts(values)
-        elif types == {int} and kind is Kind.BOOLEAN:
+        elif types == INTEGERS and kind is Kind.BOOLEAN:
             written = _switches(values)
         elif types and types <= NUMBERS:
             written = self._numbers.written(values)
-        elif types == {bytes}:
+        elif types == BLOBS:
             written = ["" if value is None else base64_text(value) or EMPTY for value in values]
         if written is None:
             return [fields.get(value.__class__, self._other)(value) for value in values]

@@ -117,7 +117,7 @@ def _float(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _all_finite(values: Sequence[Any]) -> bool:
+def _all_finite(values: Sequence[float | None]) -> bool:
     try:
         return all(map(math.isfinite, filter(None, values)))
     except (TypeError, OverflowError):  # other types among them, or an integer longer than any float

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, BinaryIO
 
+from webapp.domain.errors import storage_failure
 from worker.formats.parquet_columns import TEXT, ParquetColumn
 from worker.formats.writer import TakingBack
-from worker.sink import storage_failure
 
 pa: Any = import_module("pyarrow")
 pq: Any = import_module("pyarrow.parquet")

@@ -90,7 +90,7 @@ class XlsxWriter:
         self._sheets += 1
         self._sheet_rows = self._sheet_bytes = 0
         self._zip.start(f"xl/worksheets/sheet{self._sheets}.xml")
-        self._put(self._head())
+        self._put(self._head().encode())
 
     def _lay_out(self, batch: list[Row]) -> None:
         values: list[tuple[Any, ...]] = [*zip(*batch, strict=True)] if batch else [() for _ in self._names]
@@ -130,18 +130,19 @@ class XlsxWriter:
         pieces: list[Iterable[str]] = [repeat('<row r="', len(batch)), numbers, repeat('">', len(batch))]
         for column, values in zip(self._columns, zip(*batch, strict=True), strict=True):
             pieces += column.pieces(values, numbers)
-        self._put("</row>".join(map("".join, zip(*pieces, strict=True))) + "</row>")
+        rows = map(str.encode, map("".join, zip(*pieces, strict=True)))  # one wide row makes not all of them wide
+        self._put(b"</row>".join(rows) + b"</row>")
         self._sheet_rows += len(batch)
         self._rows += len(batch)
 
     def _finish_sheet(self) -> None:
-        self._put(f'</sheetData><autoFilter ref="A1:{letters(len(self._names))}{self._sheet_rows + 1}"/></worksheet>')
+        corner = f"{letters(len(self._names))}{self._sheet_rows + 1}"
+        self._put(f'</sheetData><autoFilter ref="A1:{corner}"/></worksheet>'.encode())
         assert self._lane
         self._lane.drain()
         self._zip.finish()
 
-    def _put(self, text: str) -> None:
-        data = text.encode()
+    def _put(self, data: bytes) -> None:
         self._sheet_bytes += len(data)
         assert self._lane
         self._lane.put(data)

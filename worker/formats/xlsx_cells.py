@@ -16,6 +16,16 @@ from typing import Any
 from webapp.datasets.columns import Kind
 from worker.formats.cells import is_numeral, is_switch, plain_text
 from worker.formats.writer import Tally
+from worker.formats.xlsx_batches import (
+    MOST_DIGITS,
+    MOST_EXACT,
+    PLAIN_UNITS,
+    Moments,
+    bytes_bodies,
+    long_integer_bodies,
+    number_bodies,
+    text_bodies,
+)
 from worker.formats.xlsx_text import CELL_UNITS, escaped, utf16_cut, xml_text
 from worker.formats.xlsx_times import (
     Serial,
@@ -27,18 +37,14 @@ from worker.formats.xlsx_times import (
     serial_of_text,
 )
 
-MOST_DIGITS = 15
-MOST_EXACT = 10**MOST_DIGITS - 1
-"""The largest integer whose digits a spreadsheet all shows."""
-
-PLAIN_UNITS = CELL_UNITS // 2
-"""Texts up to this length fit whatever characters they hold."""
-
 EMPTY = ""
 TRUE, FALSE = '" t="b"><v>1</v></c>', '" t="b"><v>0</v></c>'
 CACHED_TIMES = 8192
-NUMBERS = frozenset({int, float})
+NULL, TEXTS, BLOBS, INTEGERS = (frozenset[type]({kind}) for kind in (type(None), str, bytes, int))
+NUMBERS = frozenset[type]({int, float})
+SWITCHES = {0: FALSE, 1: TRUE, None: EMPTY}
 
+MOMENTS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
 TIMES = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
 
 Body = Callable[[Any], str]
@@ -55,6 +61,7 @@ class ColumnCells:
         self.zoned = kind is Kind.TIMESTAMP_TZ
         self._is_text = kind not in TIMES and kind is not Kind.DECIMAL
         self._bodies: dict[type, Body] = {
+            type(None): lambda _: EMPTY,
             str: self._text_body(kind),
             int: self._switch if kind is Kind.BOOLEAN else self._integer,
             float: self._float,
@@ -69,28 +76,44 @@ class ColumnCells:
         """The first batch: what the header will say about the whole column is known after it."""
         if self._kind is Kind.TIMESTAMP:
             self.zoned = any(map(names_a_zone, values))
+        self._moments = Moments(self._zone, self.zoned)
 
     def pieces(self, values: Sequence[Any], numbers: Sequence[str]) -> list[Iterable[str]]:
         """What the rows' XML is joined from, one string a row in each; `numbers` are the rows' numbers."""
+        bodies = self._bodies_of(values)
         if None not in values:
-            return [repeat(self._start, len(values)), numbers, self._bodies_of(values)]
-        bodies = iter(self._bodies_of([value for value in values if value is not None]))
+            return [repeat(self._start, len(values)), numbers, bodies]
         start = self._start
-        cells = [
-            EMPTY if value is None else f"{start}{number}{next(bodies)}"
-            for number, value in zip(numbers, values, strict=True)
-        ]
-        return [cells]
+        return [[body and f"{start}{number}{body}" for number, body in zip(numbers, bodies, strict=True)]]
 
     def _bodies_of(self, values: Sequence[Any]) -> list[str]:
         """The same as `_bodies` say cell by cell, but at once where the whole batch allows it."""
-        types = set(map(type, values))
-        if types == {str} and self._is_text and _are_plain(values):
-            return [f'" t="inlineStr"><is><t>{value}</t></is></c>' for value in values]
-        if types and types <= NUMBERS and self._kind is not Kind.BOOLEAN and _are_exact(values, types):
-            return [f'"><v>{value!r}</v></c>' for value in values]
+        at_once = self._bodies_at_once(values)
+        if at_once is not None:
+            return at_once
         bodies, other = self._bodies, self._other
         return [bodies.get(value.__class__, other)(value) for value in values]
+
+    def _bodies_at_once(self, values: Sequence[Any]) -> list[str] | None:
+        types = frozenset[type](map(type, values)) - NULL
+        if types == TEXTS:
+            if self._is_text:
+                return text_bodies(values)
+            return self._moments.bodies(values) if self._kind in MOMENTS else None
+        if types == BLOBS:
+            return bytes_bodies(values)
+        if not types or not types <= NUMBERS:
+            return None
+        if self._kind is Kind.BOOLEAN:
+            return _switches(values) if types == INTEGERS else None
+        return self._integers(values) if types == INTEGERS else number_bodies(values)
+
+    def _integers(self, values: Sequence[int | None]) -> list[str] | None:
+        bodies = number_bodies(values)
+        if bodies is None:
+            bodies = long_integer_bodies(values)
+            self._tally.add("DIGITS_AS_TEXT", len(values) - values.count(None) if bodies else 0)
+        return bodies
 
     def _text_body(self, kind: Kind) -> Body:
         """Dates in text that read as such become real ones; everything else stays text."""
@@ -158,19 +181,11 @@ def inline_text(text: str) -> str:
     return f'" t="inlineStr"><is><t{keep}>{escaped(text)}</t></is></c>'
 
 
-def _are_plain(values: Sequence[str]) -> bool:
-    """Whether all may be written as they are: no markup, no control characters, no space at the edges, not long."""
-    joined = f"|{'|'.join(values)}|"
-    return (
-        joined.isprintable()
-        and "<" not in joined
-        and "&" not in joined
-        and ">" not in joined
-        and "_x" not in joined
-        and "| " not in joined
-        and " |" not in joined
-        and max(map(len, values)) <= PLAIN_UNITS
-    )
+def _switches(values: Sequence[int | None]) -> list[str] | None:
+    try:
+        return [*map(SWITCHES.__getitem__, values)]
+    except KeyError:
+        return None
 
 
 def _significant_digits(value: Decimal) -> int:
@@ -180,9 +195,3 @@ def _significant_digits(value: Decimal) -> int:
     while count > MOST_DIGITS and isinstance(exponent, int) and exponent < 0 and digits[count - 1] == 0:
         count, exponent = count - 1, exponent + 1
     return count
-
-
-def _are_exact(values: Sequence[Any], types: set[type]) -> bool:
-    """Whether all are finite and the integers among them short enough; a mere float may be as large as it likes."""
-    in_range = types == {float} or (min(values) >= -MOST_EXACT and max(values) <= MOST_EXACT)
-    return in_range and all(map(math.isfinite, values))

@@ -64,7 +64,7 @@ class ZipStream:
 
     def write(self, data: bytes) -> None:
         entry = self._entry
-        entry.crc = zlib.crc32(data, entry.crc)
+        entry.crc = isal_zlib.crc32(data, entry.crc)  # pyright: ignore[reportUnknownMemberType]
         entry.size += len(data)
         self._put_body(self._deflater.compress(data))
 

@@ -11,6 +11,7 @@ import duckdb
 
 from webapp.datasets.columns import Column, Kind, unique_names
 from webapp.datasets.placeholders import TOKEN
+from webapp.datasets.readers.errors import out_of_memory, query_error
 from webapp.domain.errors import AttemptFailed, ErrorCode
 
 KINDS: Mapping[str, Kind] = {
@@ -77,10 +78,6 @@ def bindable(value: Any) -> Any:
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-def query_error(message: str) -> AttemptFailed:
-    return AttemptFailed(ErrorCode.QUERY_ERROR, detail=" ".join(message.split())[:200].rstrip("."))
-
-
 def translated(error: duckdb.Error) -> AttemptFailed:
     """DuckDB's error in our codes: its first line, without paths."""
     message = str(error).strip().split("\n")[0]
@@ -93,10 +90,6 @@ def translated(error: duckdb.Error) -> AttemptFailed:
     if isinstance(error, duckdb.PermissionException):
         return query_error("it may read nothing but its own source")
     return query_error(PATH.sub("a file", message.partition("Error: ")[2] or message))
-
-
-def out_of_memory() -> AttemptFailed:
-    return AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit="its memory limit")
 
 
 def _without_end(sql: str) -> str:

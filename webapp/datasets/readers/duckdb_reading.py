@@ -17,7 +17,8 @@ import duckdb
 from webapp.datasets.columns import Row
 from webapp.datasets.readers.duckdb import Place
 from webapp.datasets.readers.duckdb_csv import csv_query
-from webapp.datasets.readers.duckdb_query import Query, listed, out_of_memory, query_error, translated
+from webapp.datasets.readers.duckdb_query import Query, listed, translated
+from webapp.datasets.readers.errors import out_of_memory, query_error
 from webapp.datasets.reading import BATCH_ROWS, Cancelled
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.formats import Options

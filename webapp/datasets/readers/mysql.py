@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import threading
-import time
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,19 +19,19 @@ from pymysql.cursors import DictCursor, SSCursor
 
 from webapp.datasets.columns import Column, Row, unique_names
 from webapp.datasets.readers.address import checked_address
+from webapp.datasets.readers.errors import out_of_memory, query_error
+from webapp.datasets.readers.halt import Halt
 from webapp.datasets.readers.mysql_errors import failure
 from webapp.datasets.readers.mysql_session import ARGUMENTS, Cursor, connect, described, drop, is_running, quoted
 from webapp.datasets.readers.mysql_types import kind_of
-from webapp.datasets.readers.statement import filled, has_values, query_error, single_statement
-from webapp.datasets.reading import BATCH_ROWS, Cancelled
+from webapp.datasets.readers.statement import filled, has_values, single_statement
+from webapp.datasets.reading import BATCH_ROWS
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.formats import Options
 
 EXAMPLE = "mysql://user:password@host/database"
 CONNECT_SECONDS = 10.0
 CANCEL_SECONDS = 1.5
-CANCEL_AGAIN_SECONDS = 0.25
-MOST_CANCELS = 40
 PREVIEW_SLACK_SECONDS = 1.0
 
 SNAPSHOT = (
@@ -62,11 +60,8 @@ class MysqlReader:
     def __init__(self, url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> None:
         self.invalid_text = 0
         self._url = url
-        self._closed = threading.Event()
-        self._halted: Exception | None = None
+        self._halt = Halt(seconds)
         self._cursor: Cursor | None = None
-        self._limit = None if seconds is None else f"{seconds:g} s"
-        self._deadline = None if seconds is None else time.monotonic() + seconds
         self._values = has_values(sql, params)
         statement = single_statement(sql)
         with self._translated(connecting=True):
@@ -84,16 +79,16 @@ class MysqlReader:
             raise
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
-        self._check()
+        self._halt.check()
         with self._translated():
-            self._set_limit(None if self._deadline is None else self._deadline - time.monotonic())
+            self._set_limit(self._halt.seconds_left)
             self._cursor = cursor = self._connection.cursor(SSCursor)
             cursor.execute(self._sql)
         while True:
-            self._check()
+            self._halt.check()
             with self._translated():
                 batch = list(cursor.fetchmany(size))
-            self._check()
+            self._halt.check()
             if not batch:
                 return
             yield batch
@@ -114,13 +109,11 @@ class MysqlReader:
         return None
 
     def cancel(self) -> None:
-        """A cancel that comes between two statements is lost, so it is sent again until the reader is closed."""
-        self._halted = Cancelled()
-        threading.Thread(target=self._keep_killing, daemon=True).start()
+        self._halt.cancel(self._kill)
 
     def close(self) -> None:
         """Ends the query in the server if it still runs: it would notice only when it has rows to send."""
-        self._closed.set()
+        self._halt.close()
         if is_running(self._cursor):
             self._kill()
         drop(self._connection, self._cursor)
@@ -164,21 +157,15 @@ class MysqlReader:
 
     def _asked(self, query: str, seconds: float) -> list[dict[str, Any]] | None:
         """The answer to a query about the query, or None when it fails or takes longer."""
-        self._check()
+        self._halt.check()
         try:
             self._set_limit(seconds)
             with self._connection.cursor(DictCursor) as cursor:
                 cursor.execute(query)
                 return list(cursor.fetchall())
         except (pymysql.err.MySQLError, OSError):
-            self._check()
+            self._halt.check()
             return None
-
-    def _check(self) -> None:
-        if self._halted is None and self._deadline is not None and time.monotonic() > self._deadline:
-            self._halted = AttemptFailed(ErrorCode.TIMEOUT, limit=self._limit or "")
-        if self._halted is not None:
-            raise self._halted
 
     def _kill(self) -> None:
         """Over a second connection, as the first one is busy."""
@@ -189,20 +176,14 @@ class MysqlReader:
             finally:
                 drop(other, None)
 
-    def _keep_killing(self) -> None:
-        for _ in range(MOST_CANCELS):
-            self._kill()
-            if self._closed.wait(CANCEL_AGAIN_SECONDS):
-                return
-
     @contextlib.contextmanager
     def _translated(self, *, connecting: bool = False) -> Generator[None, None, None]:
         try:
             yield
         except MemoryError as error:
-            raise AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit="its memory limit") from error
+            raise out_of_memory() from error
         except (pymysql.err.MySQLError, OSError) as error:
-            self._check()
+            self._halt.check()
             if connecting:
                 raise AttemptFailed(ErrorCode.SOURCE_UNREACHABLE) from error
-            raise failure(error, limit=self._limit, values=self._values) from error
+            raise failure(error, limit=self._halt.limit, values=self._values) from error

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import pymysql
 
-from webapp.datasets.readers.statement import one_line, query_error
+from webapp.datasets.readers.errors import OWN_LIMIT, one_line, query_error
 from webapp.domain.errors import AttemptFailed, ErrorCode
 
 TIMED_OUT = frozenset({1969, 3024})
-INTERRUPTED = 1317
 BAD_VALUES = frozenset({1292, 1366, 1367, 1411, 1525, 1690, 3140, 3141, 4038})
 """Wrong date, number or JSON; out of range."""
 
@@ -23,7 +22,6 @@ UNREACHABLE = frozenset(
         *(1021, 1037, 1038, 1041, 1114, 1135),  # no room, no memory, no thread
     }
 )
-OWN_LIMIT = "the database's own limit"
 
 
 def failure(error: Exception, *, limit: str | None, values: bool) -> AttemptFailed:

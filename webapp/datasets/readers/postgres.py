@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import threading
-import time
 from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -20,12 +18,14 @@ from psycopg.pq import TransactionStatus
 
 from webapp.datasets.columns import Column, Kind, Row, unique_names
 from webapp.datasets.readers.address import checked_address
+from webapp.datasets.readers.errors import out_of_memory, query_error
+from webapp.datasets.readers.halt import Halt
 from webapp.datasets.readers.postgres_copy import copied_lines
 from webapp.datasets.readers.postgres_errors import failure
 from webapp.datasets.readers.postgres_text import TextLoader, tolerant_loader
 from webapp.datasets.readers.postgres_types import KINDS, NATIVE, PLAIN_TEXTS, Cell
-from webapp.datasets.readers.statement import filled, has_values, query_error, single_statement
-from webapp.datasets.reading import BATCH_ROWS, BadUrl, Cancelled
+from webapp.datasets.readers.statement import filled, has_values, single_statement
+from webapp.datasets.reading import BATCH_ROWS, BadUrl
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.formats import Options
 
@@ -35,9 +35,7 @@ ARGUMENTS = frozenset(
     | {"connect_timeout", "require_auth"}
 )
 CONNECT_SECONDS = 10
-CLOSE_SECONDS = 1.0
-CANCEL_AGAIN_SECONDS = 0.25
-MOST_CANCELS = 40
+INTERRUPT_SECONDS = 1.0
 UNCHECKED = "SQL_ASCII"
 
 KEEPALIVE: Mapping[str, Any] = {
@@ -79,10 +77,7 @@ class PostgresReader:
 
     def __init__(self, url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> None:
         self.invalid_text = 0
-        self._closed = threading.Event()
-        self._halted: Exception | None = None
-        self._limit = None if seconds is None else f"{seconds:g} s"
-        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._halt = Halt(seconds)
         self._values = has_values(sql, params)
         statement = single_statement(sql)
         with self._translated():
@@ -103,10 +98,10 @@ class PostgresReader:
             self._set({"client_encoding": UNCHECKED} if self._is_unchecked else {})
             rows = self._connection.cursor().stream(query.encode(), size=BATCH_ROWS)
         while True:
-            self._check()
+            self._halt.check()
             with self._translated():
                 batch = list(islice(rows, size))
-            self._check()
+            self._halt.check()
             if not batch:
                 return
             yield batch
@@ -132,15 +127,12 @@ class PostgresReader:
         return int(plan[0]["Plan"]["Plan Rows"])
 
     def cancel(self) -> None:
-        """A cancel that comes between two statements is lost, so it is sent again until the reader is closed."""
-        self._halted = Cancelled()
-        self._interrupt(CANCEL_AGAIN_SECONDS * 4)
-        threading.Thread(target=self._keep_interrupting, daemon=True).start()
+        self._halt.cancel(self._interrupt)
 
     def close(self) -> None:
-        self._closed.set()
+        self._halt.close()
         if self._connection.info.transaction_status == TransactionStatus.ACTIVE:
-            self._interrupt(CLOSE_SECONDS)
+            self._interrupt()
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -158,9 +150,10 @@ class PostgresReader:
 
     def _set(self, settings: Mapping[str, str]) -> None:
         """For the rest of the transaction, with what is left of the time limit."""
-        self._check()
-        left = 0 if self._deadline is None else max(1, math.ceil((self._deadline - time.monotonic()) * 1000))
-        wanted = {**settings, "statement_timeout": str(left)}
+        self._halt.check()
+        left = self._halt.seconds_left
+        milliseconds = 0 if left is None else max(1, math.ceil(left * 1000))
+        wanted = {**settings, "statement_timeout": str(milliseconds)}
         self._connection.execute(
             "SELECT set_config(name, value, true) FROM unnest(%s::text[], %s::text[]) AS s(name, value) "
             "WHERE current_setting(name, true) IS NOT NULL",
@@ -220,54 +213,42 @@ class PostgresReader:
             self._set({})
             lines = copied_lines(self._connection, query)
         while True:
-            self._check()
+            self._halt.check()
             with self._translated():
                 chunk = next(lines, None)
-            self._check()
+            self._halt.check()
             if chunk is None:
                 return
             yield chunk
 
     def _asked(self, query: str, seconds: float) -> Row | None:
         """The first row of a query about the query, or None when it fails or takes longer."""
-        self._check()
+        self._halt.check()
         try:
             with self._connection.transaction(force_rollback=True):
                 self._connection.execute(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}".encode())
                 return self._connection.execute(query.encode()).fetchone()
         except psycopg.Error:
-            self._check()
+            self._halt.check()
             return None
-
-    def _check(self) -> None:
-        if self._halted is None and self._deadline is not None and time.monotonic() > self._deadline:
-            self._halted = AttemptFailed(ErrorCode.TIMEOUT, limit=self._limit or "")
-        if self._halted is not None:
-            raise self._halted
 
     def _count_invalid(self) -> None:
         self.invalid_text += 1
 
-    def _interrupt(self, seconds: float) -> None:
+    def _interrupt(self) -> None:
         with contextlib.suppress(psycopg.Error, OSError):
-            self._connection.cancel_safe(timeout=seconds)
-
-    def _keep_interrupting(self) -> None:
-        for _ in range(MOST_CANCELS):
-            if self._closed.wait(CANCEL_AGAIN_SECONDS):
-                return
-            self._interrupt(CANCEL_AGAIN_SECONDS * 4)
+            self._connection.cancel_safe(timeout=INTERRUPT_SECONDS)
 
     @contextlib.contextmanager
     def _translated(self) -> Generator[None, None, None]:
         try:
             yield
         except psycopg.Error as error:
-            raise (self._halted or failure(error, limit=self._limit, values=self._values)) from error
+            raise (self._halt.reason or failure(error, limit=self._halt.limit, values=self._values)) from error
         except UnicodeEncodeError as error:
             raise AttemptFailed(ErrorCode.BAD_PARAMETER, detail="its text is not valid Unicode") from error
         except MemoryError as error:
-            raise AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit="its memory limit") from error
+            raise out_of_memory() from error
 
 
 def _connect(url: str, seconds: float | None) -> psycopg.Connection[Row]:

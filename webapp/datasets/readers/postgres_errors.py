@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from webapp.datasets.readers.statement import one_line, query_error
+from webapp.datasets.readers.errors import OWN_LIMIT, one_line, out_of_memory, query_error
 from webapp.domain.errors import AttemptFailed, ErrorCode
 
 UNREACHABLE_CLASSES = frozenset({"08", "28", "40", "53", "57", "58"})
@@ -14,8 +14,6 @@ UNREACHABLE = frozenset({"25P03", "55P03"})  # idle too long; a lock that did no
 
 VALUE_CLASS = "22"
 NOT_A_VALUE = frozenset({"22012"})  # division by zero
-OWN_LIMIT = "the database's own limit"
-MEMORY_LIMIT = "its memory limit"
 
 
 def failure(error: psycopg.Error, *, limit: str | None, values: bool) -> AttemptFailed:
@@ -37,7 +35,7 @@ def failure(error: psycopg.Error, *, limit: str | None, values: bool) -> Attempt
 def _failure_of_client(error: psycopg.Error, *, values: bool) -> AttemptFailed:
     """The server did not say it: the connection, the driver, or a value that cannot be sent."""
     if "out of memory" in str(error) or "cannot allocate memory" in str(error):
-        return AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit=MEMORY_LIMIT)
+        return out_of_memory()
     if isinstance(error, psycopg.DataError) and values:
         return AttemptFailed(ErrorCode.BAD_PARAMETER, detail=one_line(str(error)))
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from webapp.datasets.placeholders import TOKEN, named_parameters
-from webapp.domain.errors import AttemptFailed, ErrorCode
-
-DETAIL_LENGTH = 200
+from webapp.datasets.readers.errors import query_error
 
 
 def single_statement(sql: str) -> str:
@@ -39,15 +37,6 @@ def filled(sql: str, params: Mapping[str, Any], literal: Callable[[Any], str]) -
 def has_values(sql: str, params: Mapping[str, Any]) -> bool:
     """Whether any of the statement's parameters is given, so that one of them can be what the server refuses."""
     return any(params.get(name) is not None for name in named_parameters(sql))
-
-
-def query_error(message: str) -> AttemptFailed:
-    return AttemptFailed(ErrorCode.QUERY_ERROR, detail=one_line(message))
-
-
-def one_line(message: str) -> str:
-    """What a server said, short enough for a sentence of ours."""
-    return " ".join(message.split())[:DETAIL_LENGTH].rstrip(". ")
 
 
 def _blanked(match: re.Match[str]) -> str:
