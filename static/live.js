@@ -126,8 +126,9 @@
     const bare = live.cloneNode(true);
     for (const name of ["hx-get", "hx-trigger", "hx-sse:connect", "hx-sse:close"]) bare.removeAttribute(name);
     live.replaceWith(bare);
-    const joint = base.includes("?") && !base.endsWith("?") ? "&" : base.endsWith("?") ? "" : "?";
-    window.htmx.ajax("GET", `${base}${joint}fallback=${number}`, { source: bare, target: bare, swap: "outerMorph" });
+    const url = new URL(base, location.href);
+    url.searchParams.set("fallback", String(number));
+    window.htmx.ajax("GET", url.pathname + url.search, { source: bare, target: bare, swap: "outerMorph" });
   }
 
   function retryAfter(response) {

@@ -235,9 +235,13 @@ async def list_page(
     return found[:limit], len(found) > limit
 
 
-async def describe(resources: Resources, export: Export) -> dict[str, Any]:
-    """The export as JSON with what is true only now: its place in the queue and the time that is left."""
+async def describe(resources: Resources, *found: Export) -> list[dict[str, Any]]:
+    """Exports as JSON with what is true only now: the place in the queue and the time that is left."""
     async with resources.store.connection():
-        position = await rows.queue_position(resources.store, export)
         now = await resources.store.now()
-    return snapshot(export, base_url=resources.settings.base_url, now=now, queue_position=position)
+        positions = [await rows.queue_position(resources.store, export) for export in found]
+    url = resources.settings.base_url
+    return [
+        snapshot(export, base_url=url, now=now, queue_position=position)
+        for export, position in zip(found, positions, strict=True)
+    ]

@@ -60,7 +60,7 @@ async def index(request: Request) -> Response:
     )
     after = decode_cursor(request.query_params.get("cursor"))
     page, more = await exports.list_page(resources(request), chosen, limit=query_limit(request), after=after)
-    items = [await exports.describe(resources(request), export) for export in page]
+    items = await exports.describe(resources(request), *page)
     next_cursor = encode_cursor(page[-1].created_at, page[-1].id) if more else None
     return json_response({"items": items, "next_cursor": next_cursor})
 
@@ -92,7 +92,7 @@ async def delete(request: Request) -> Response:
 
 
 async def _answer(request: Request, export: Export, *, status: int = 200) -> Response:
-    content = await exports.describe(resources(request), export)
+    [content] = await exports.describe(resources(request), export)
     headers = {"ETag": etag(export, content["queue_position"]), "Cache-Control": "private, no-cache"}
     if export.is_active:
         age = (await resources(request).store.now() - export.created_at).total_seconds()

@@ -18,7 +18,8 @@ from urllib.parse import quote
 import apsw
 
 from webapp.datasets.columns import Row
-from webapp.datasets.readers.sqlite_query import Query, authorize, bindable, query_error
+from webapp.datasets.readers.errors import out_of_memory, query_error
+from webapp.datasets.readers.sqlite_query import Query, authorize, bindable
 from webapp.datasets.reading import BATCH_ROWS, BadUrl, Cancelled
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.formats import Options
@@ -27,7 +28,6 @@ SCHEME = "sqlite:///"
 HERE = Path()
 BUSY_MILLISECONDS = 5000
 STEPS_BETWEEN_CHECKS = 50_000
-MEMORY_LIMIT = "its memory limit"
 
 UNREACHABLE = (
     apsw.CantOpenError,
@@ -205,7 +205,7 @@ class SqliteReader:
         except apsw.InterruptError as error:
             raise (self._halted or Cancelled()) from error
         except (apsw.NoMemError, MemoryError) as error:
-            raise AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit=MEMORY_LIMIT) from error
+            raise out_of_memory() from error
         except apsw.FullError as error:
             raise AttemptFailed(ErrorCode.DISK_FULL) from error
         except UNREACHABLE as error:

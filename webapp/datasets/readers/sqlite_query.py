@@ -14,6 +14,7 @@ from typing import Any, Self
 import apsw
 
 from webapp.datasets.columns import Column, Kind, unique_names
+from webapp.datasets.readers.errors import query_error
 from webapp.domain.errors import AttemptFailed, ErrorCode
 
 ALLOWED = frozenset(
@@ -148,7 +149,3 @@ def bindable(name: str, value: Any) -> Any:
             raise AttemptFailed(ErrorCode.BAD_PARAMETER, detail=f"{name} holds a value SQLite cannot compare with")
         case _:
             return str(value)
-
-
-def query_error(message: str) -> AttemptFailed:
-    return AttemptFailed(ErrorCode.QUERY_ERROR, detail=" ".join(message.split())[:200].rstrip("."))
