@@ -425,12 +425,12 @@ async def test_somebody_elses_export_is_no_export_at_all(each_resources: Resourc
 
 async def test_describing_adds_what_is_true_only_now(each_resources: Resources, put: Maker, clock: Clock):
     waiting = await put()
-    described = await actions.describe(each_resources, waiting)
+    [described] = await actions.describe(each_resources, waiting)
     assert (described["queue_position"], described["eta_seconds"]) == (1, None)
     export = await claimed(each_resources)
     clock.move(10)
     await attempts.report_progress(each_resources, export, SOME)
-    described = await actions.describe(each_resources, await stored(each_resources, export))
+    [described] = await actions.describe(each_resources, await stored(each_resources, export))
     assert (described["queue_position"], described["eta_seconds"], described["progress"]) == (None, 90, 10)
 
 
