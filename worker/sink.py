@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from typing import BinaryIO, Protocol
 
 from webapp.domain.errors import AttemptFailed, ErrorCode, storage_failure
 from webapp.domain.sizes import told_size
+from worker.filehash import FollowingHash
 from worker.formats.lane import Lane
 
 GZIP_LEVEL = 1
@@ -52,7 +52,7 @@ class Sink:
         self._waiting: list[bytes] = []
         self._waiting_size = 0
         self._start()
-        self._lane = Lane(self._compress) if self._compressor else None
+        self._lane = Lane[bytes](self._compress) if self._compressor else None
 
     @property
     def size(self) -> int:
@@ -81,6 +81,7 @@ class Sink:
         assert self._compressor is None
         try:
             self._file.close()
+            self._hash.abort()
             written = self._path.open("rb")
             self._path.unlink()
         except OSError as error:
@@ -95,28 +96,29 @@ class Sink:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
+            return SinkResult(self._size, self._hash.close(self._size))
         except OSError as error:
             raise storage_failure(error) from error
-        return SinkResult(self._size, self._hash.hexdigest())
 
     def abort(self) -> None:
         """Removes the file. May be called at any time, also twice."""
         self._aborted = True
         if self._lane:
             self._lane.close()
+        self._hash.abort()
         with contextlib.suppress(OSError):
             self._file.close()
         self._path.unlink(missing_ok=True)
 
     def _start(self) -> None:
-        self._hash = hashlib.sha256()
         self._size = 0
         try:
             self._file = self._path.open("wb")
+            self._hash = FollowingHash(self._path)
         except OSError as error:
             raise storage_failure(error) from error
 
-    def _pass_on(self, lane: Lane) -> None:
+    def _pass_on(self, lane: Lane[bytes]) -> None:
         data = b"".join(self._waiting)
         self._waiting, self._waiting_size = [], 0
         for start in range(0, len(data), BLOCK):
@@ -140,9 +142,11 @@ class Sink:
         self._size += len(data)
         if self._max_bytes is not None and self._size > self._max_bytes:
             raise AttemptFailed(ErrorCode.TOO_LARGE, limit=told_size(self._max_bytes))
-        self._hash.update(data)
         try:
             self._file.write(data)
+            if self._hash.is_due(self._size):
+                self._file.flush()
+                self._hash.follow(self._size)
         except OSError as error:
             raise storage_failure(error) from error
 

@@ -147,6 +147,8 @@ def test_mixed_cells_are_text_with_a_warning(tmp_path, out):
         ("decimal", [10**38 - 1, -(10**38) + 1], [Decimal(10**38 - 1), Decimal(-(10**38) + 1)], "decimal128(38, 0)"),
         ("decimal", ["0." + "0" * 36 + "1"], [Decimal("1e-37")], "decimal128(38, 37)"),
         ("decimal", [5e-324], ["5e-324"], "string"),
+        ("decimal", [b"\x00\x01"], ["AAE="], "string"),
+        ("decimal", [b"\xd7m\xf8", 1], ["1234", "1"], "string"),
     ],
 )
 def test_kinds_and_the_cells_that_fit_them(out, kind, values, read, type):

@@ -53,6 +53,7 @@ STORED = frozenset({int, float, bool, bytes, Decimal})
 """Cells that are not text by nature: in a column of text they are worth a warning."""
 
 NUMBERS = frozenset({int, float})
+WRITTEN_NUMBERS = NUMBERS | {Decimal, str}
 PLAIN_NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$"
 LONG_INTEGER = r"^-?[0-9]{16,}$"
 CLOCK = r"^[0-9]{2}:[0-9]{2}"
@@ -166,7 +167,7 @@ class ParquetColumn:
 
     def _decimals(self, types: frozenset[type], raw: Any, target: Any) -> Any:
         """Digits are counted here: Arrow's own cast lets some numbers overflow silently."""
-        numbers = _plain_numbers(types, self.texts(raw)) if types <= {*NUMBERS, Decimal, str} else None
+        numbers = _plain_numbers(types, self.texts(raw))
         if numbers is None:
             return None
         whole_digits, _ = _digits(numbers)
@@ -252,7 +253,7 @@ def _any(texts: Any, pattern: str) -> bool:
 
 def _plain_numbers(types: frozenset[type], texts: Any) -> Any:
     """These numbers without exponents; None where a text is not a number, or absurdly far from 1."""
-    if str in types and not _all(texts, PLAIN_NUMBER):
+    if not types <= WRITTEN_NUMBERS or (str in types and not _all(texts, PLAIN_NUMBER)):
         return None
     unusual = pc.match_substring_regex(texts, "[eEnN]")  # exponents, NaN and infinities
     if not pc.any(unusual).as_py():

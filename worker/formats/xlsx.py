@@ -30,7 +30,7 @@ LEAST_WIDTH, MOST_WIDTH = 8, 60
 
 class XlsxWriter:
     def __init__(self) -> None:
-        self._lane: Lane | None = None
+        self._lane: Lane[bytes] | None = None
 
     def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
         if len(columns) > SHEET_COLUMNS:
@@ -48,7 +48,7 @@ class XlsxWriter:
         self._zip = ZipStream(sink, at=context.created_at)
         self._zip.add("_rels/.rels", parts.ROOT_RELATIONS.encode())
         self._zip.add("xl/styles.xml", parts.STYLES.encode())
-        self._lane = Lane(self._zip.write)
+        self._lane = Lane[bytes](self._zip.write)
 
     def write(self, batch: list[Row]) -> None:
         while batch:

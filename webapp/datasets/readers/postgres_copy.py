@@ -40,6 +40,7 @@ def _chunks(connection: psycopg.Connection[Any], pgconn: PGconn) -> Iterator[Chu
 def _blocks(pgconn: PGconn) -> PQGen[tuple[list[memoryview], bool]]:
     """What is there to read, one block a row, and whether that was the end."""
     blocks: list[memoryview] = []
+    looked = False
     while len(blocks) < LINES_PER_CHUNK:
         size, block = pgconn.get_copy_data(1)
         if size > 0:
@@ -52,8 +53,10 @@ def _blocks(pgconn: PGconn) -> PQGen[tuple[list[memoryview], bool]]:
         elif blocks:
             break  # waiting for more costs more than small chunks do: the blocks fall out of the cache
         else:
-            yield Wait.R
-            pgconn.consume_input()
+            if looked:
+                yield Wait.R
+            pgconn.consume_input()  # mostly something has come meanwhile, and asking first would be one call more
+            looked = True
     return blocks, False
 
 
