@@ -9,6 +9,11 @@ from typing import Any
 import msgspec
 
 CHANNEL = "exportdesk:hints"
+CALLBACKS = "callbacks"
+INSPECTORS = "inspectors"
+SUBJECTS = frozenset({CALLBACKS, INSPECTORS})
+"""Stand in a hint's `owner` for what belongs to no person; its `export_id` is then an endpoint's id or an inspector's
+token. Only a reader of just that owner hears such a hint."""
 
 
 class Hint(msgspec.Struct, frozen=True, array_like=True):

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from webapp import queue, storage
-from webapp.datasets.catalog import Catalog, demo_catalog, load_catalog
+from webapp.datasets.catalog import demo_catalog, load_catalog
 from webapp.datasets.choices import ChoiceLists
+from webapp.datasets.declaration import Catalog
 from webapp.datasets.holder import CatalogHolder
+from webapp.sealing import Sealer
 from webapp.settings import Settings, source_environment
 from webapp.store.database import Store
 from webapp.store.schema import require_current_schema
@@ -26,6 +28,7 @@ class Resources:
     redis: queue.Broker
     storage: storage.Storage
     holder: CatalogHolder
+    sealer: Sealer
     choices: ChoiceLists = field(default_factory=ChoiceLists)
 
     @property
@@ -68,7 +71,7 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
     try:
         holder = open_holder(settings)
         watching.append(asyncio.create_task(holder.watch()))
-        yield Resources(settings, store, redis, files, holder)
+        yield Resources(settings, store, redis, files, holder, Sealer(*settings.secret_keys))
     finally:
         for task in watching:
             task.cancel()

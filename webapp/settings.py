@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -14,8 +15,11 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from webapp.domain.addresses import AllowedTargets
+
 PREFIX = "EXPORTDESK_"
 SOCKET_PATH_BYTES = 100
+SHORTEST_KEY = 16
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -42,7 +46,9 @@ class Settings:
     redis_url: str | None
     storage_url: str
     config: Path | None
-    secret_key: str
+    secret_keys: tuple[str, ...]
+    """The first seals secrets; all of them open what was sealed before a rotation."""
+
     base_url: str
     host: str
     port: int
@@ -55,6 +61,7 @@ class Settings:
     max_running_per_user: int
     max_active_per_user: int
     stream_heartbeat: timedelta
+    callback_allow_private: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Settings(data_dir={str(self.data_dir)!r}, host={self.host!r}, port={self.port})"
@@ -155,7 +162,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         else None,
         storage_url=reader.url("STORAGE_URL", f"file://{quote(str(data_dir))}/files", ("file",)),
         config=Path(config).absolute() if config else None,
-        secret_key=_secret_key(reader, data_dir),
+        secret_keys=_secret_keys(reader, data_dir),
         base_url=reader.url("BASE_URL", f"http://{shown_host}:{port}", ("http", "https")).rstrip("/"),
         host=host,
         port=port,
@@ -168,6 +175,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         max_running_per_user=reader.integer("MAX_RUNNING_PER_USER", 2, low=1, high=64),
         max_active_per_user=reader.integer("MAX_ACTIVE_PER_USER", 20, low=1, high=10_000),
         stream_heartbeat=reader.duration("STREAM_HEARTBEAT", "15s"),
+        callback_allow_private=_allowed_targets(reader),
     )
     if config and not Path(config).is_file():
         reader.problems.append(f"{PREFIX}CONFIG: there is no file {config}")
@@ -176,25 +184,41 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     return settings
 
 
-def _secret_key(reader: _Reader, data_dir: Path) -> str:
-    """The given key, or one that is made once and kept in the data folder, readable by its owner alone."""
-    if key := reader.text("SECRET_KEY"):
-        if len(key) < 16:
-            reader.problems.append(f"{PREFIX}SECRET_KEY: must have at least 16 characters")
-        return key
+def _allowed_targets(reader: _Reader) -> tuple[str, ...]:
+    """CIDRs and `host:port` pairs, separated by commas."""
+    given = tuple(filter(None, (part.strip() for part in reader.text("CALLBACK_ALLOW_PRIVATE").split(","))))
+    for part in given:
+        try:
+            AllowedTargets.parse([part])
+        except ValueError as error:
+            reader.problems.append(f"{PREFIX}CALLBACK_ALLOW_PRIVATE: {error}")
+    return given
+
+
+def _secret_keys(reader: _Reader, data_dir: Path) -> tuple[str, ...]:
+    """The given keys, the newest first, or those in the data folder: one is made there, readable by its owner alone."""
+    keys = tuple((reader.text("SECRET_KEY") or _kept_keys(reader, data_dir)).split())
+    if any(len(key) < SHORTEST_KEY for key in keys):
+        reader.problems.append(f"{PREFIX}SECRET_KEY: must have at least {SHORTEST_KEY} characters")
+    return keys
+
+
+def _kept_keys(reader: _Reader, data_dir: Path) -> str:
     path = data_dir / "secret.key"
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-        try:
+        with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return path.read_text(encoding="utf-8").strip()
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(secrets.token_urlsafe(48) + "\n")
-        return path.read_text(encoding="utf-8").strip()
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(new_secret_key() + "\n")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         reader.problems.append(f"{PREFIX}DATA_DIR: cannot write to {data_dir} ({error.strerror})")
         return ""
+
+
+def new_secret_key() -> str:
+    return secrets.token_urlsafe(48)
 
 
 def source_environment() -> Mapping[str, str]:

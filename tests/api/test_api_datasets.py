@@ -39,7 +39,7 @@ async def test_a_dataset_tells_its_parameters_formats_and_limits(client: httpx.A
     told = (await client.get(f"{URL}/things")).json()
     assert (told["name"], told["title"], told["description"]) == ("things", "Things", "Everything in the shop.")
     assert told["formats"] == list(FORMATS)
-    assert told["limits"] == {"rows": None, "bytes": None, "execution_seconds": 1800}
+    assert told["limits"] == {"rows": None, "bytes": None, "execution_seconds": 1800, "memory_mib": 512}
     schema = told["parameters"]
     assert schema["type"] == "object"
     assert schema["additionalProperties"] is False

@@ -10,15 +10,8 @@ from pathlib import Path
 import pytest
 
 from webapp.datasets import catalog as catalog_module
-from webapp.datasets.catalog import (
-    BadCatalog,
-    Catalog,
-    Choice,
-    check_catalog,
-    demo_catalog,
-    demo_path,
-    load_catalog,
-)
+from webapp.datasets.catalog import check_catalog, demo_catalog, demo_path, load_catalog
+from webapp.datasets.declaration import BadCatalog, Catalog, Choice
 from webapp.datasets.demo import make_demo
 from webapp.datasets.sources import READERS
 from webapp.datasets.tables import LineIndex

@@ -1,4 +1,4 @@
-"""DuckDB databases and files of Parquet, CSV and JSON: what is read, what is refused, and how a read ends early."""
+"""DuckDB databases and files of Parquet, CSV and JSON: what is read, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
@@ -16,14 +14,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from answers import failure, rows
 
 from webapp.datasets.columns import Kind
 from webapp.datasets.readers import duckdb as urls
-from webapp.datasets.reading import BadUrl, Cancelled
-from webapp.datasets.sources import describe, missing, normalized, open_rows, preview
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.datasets.reading import BadUrl
+from webapp.datasets.sources import describe, missing, normalized, open_rows
+from webapp.domain.errors import ErrorCode
 
-ENDLESS = "SELECT count(*) FROM range(100000000000) t(i) WHERE hash(i) % 7 = 1"
 SCHEMA = """
 CREATE TABLE trips (id INTEGER, name VARCHAR, price DECIMAL(9, 2), seen TIMESTAMP, day DATE, done BOOLEAN);
 INSERT INTO trips VALUES (1, 'Zoë', 1.10, '2024-01-01 10:00:00.5', '2024-02-29', true),
@@ -56,17 +54,6 @@ def trips(tmp_path):
             connection.execute(f"COPY ({rows}) TO '{path}'")
     (folder / "secret.csv").write_text("password\nhunter2\n")
     return folder
-
-
-def rows(url, sql, **params) -> list[tuple]:
-    with open_rows(url, sql, params) as reader:
-        return [row for batch in reader.batches() for row in batch]
-
-
-def failure(url, sql, **params) -> AttemptFailed:
-    with pytest.raises(AttemptFailed) as caught:
-        rows(url, sql, **params)
-    return caught.value
 
 
 def csv(tmp_path, text: str) -> str:
@@ -282,47 +269,6 @@ def test_without_duckdb_the_catalog_says_what_to_install(tmp_path, url, monkeypa
     with pytest.raises(BadUrl, match=r"install exportdesk\[duckdb\]"):
         normalized("duckdb:///x.duckdb", tmp_path)
     assert "install exportdesk[duckdb]" in failure(url, "SELECT 1").details["detail"]
-
-
-@pytest.mark.parametrize("sql", [ENDLESS, "SELECT i FROM range(100000000000) t(i)"])
-def test_cancelling_ends_a_read_in_no_time(url, sql):
-    with open_rows(url, sql, {}) as reader:
-        timer = threading.Timer(0.2, reader.cancel)
-        timer.start()
-        started = time.monotonic()
-        with pytest.raises(Cancelled):
-            for _ in reader.batches():
-                pass
-        assert time.monotonic() - started < 2
-        timer.join()
-    reader.cancel()
-
-
-def test_cancelling_before_the_first_batch_or_during_the_count_counts_too(url):
-    with open_rows(url, ENDLESS, {}) as reader:
-        timer = threading.Timer(0.1, reader.cancel)
-        timer.start()
-        with pytest.raises(Cancelled):
-            reader.count(10)
-        with pytest.raises(Cancelled):
-            next(reader.batches())
-        timer.join()
-
-
-def test_count_gives_up_in_time(url):
-    with open_rows(url, "SELECT i FROM range(100000000000) t(i) WHERE hash(i) % 7 = 1", {}) as reader:
-        started = time.monotonic()
-        assert reader.count(0.1) is None
-        assert time.monotonic() - started < 2
-        assert len(next(reader.batches(2))) == 2
-
-
-def test_preview_has_a_time_limit_and_says_whether_there_are_more(url):
-    short = preview(url, "SELECT id FROM trips ORDER BY id", {}, rows=1, seconds=5)
-    assert (short.rows, short.truncated) == (((1,),), True)
-    with pytest.raises(AttemptFailed) as caught:
-        preview(url, ENDLESS, {}, rows=5, seconds=0.2)
-    assert (caught.value.code, caught.value.details) == (ErrorCode.TIMEOUT, {"limit": "0.2 s"})
 
 
 def test_what_does_not_fit_into_memory_goes_to_a_folder_that_is_removed(url, tmp_path, monkeypatch):

@@ -1,21 +1,14 @@
-"""MySQL and MariaDB sources: what is read and asked for, how a read ends early, and what its errors say."""
+"""MySQL and MariaDB sources: what is read, and what is asked for."""
 
 from __future__ import annotations
 
-import threading
-import time
-import uuid
 from collections.abc import Iterator
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import pymysql
 import pytest
+from answers import rows
+from servers import own_database
 
-from webapp.datasets.reading import Cancelled, RowReader
-from webapp.datasets.sources import describe, open_rows, preview
-from webapp.domain.errors import AttemptFailed, ErrorCode
-from webapp.domain.formats import Options
+from webapp.datasets.sources import describe, for_attempt, open_rows
 
 SCHEMA = r"""
 SET sql_mode = '';
@@ -41,71 +34,20 @@ INSERT INTO nasty VALUES
   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 CREATE TABLE many (id INT PRIMARY KEY, label VARCHAR(20));
 INSERT INTO many SELECT seq, CONCAT('row ', seq) FROM seq_1_to_3000;
-ANALYZE TABLE many;
 """
 KINDS = [
     *("integer", "integer", "integer", "text", "text", "text", "decimal", "float", "boolean", "date", "timestamp_tz"),
     *("timestamp", "time", "bytes", "bytes", "integer", "boolean", "text", "text", "integer", "float", "integer"),
     "decimal",
 ]
-ENDLESS = "SELECT count(*) FROM seq_1_to_1000000000000 a WHERE sqrt(a.seq) < 0"
-ROWS_FOR_EVER = "SELECT seq, REPEAT('x', 100) AS x FROM seq_1_to_1000000000000"
-
-
-def connection_to(url: str) -> Any:
-    parts = urlsplit(url)
-    return pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-        database=parts.path.strip("/"),
-        charset="utf8mb4",
-        autocommit=True,
-    )
-
-
-def run(url: str, *statements: str) -> list[tuple[Any, ...]]:
-    with connection_to(url) as connection, connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return list(cursor.fetchall())
 
 
 @pytest.fixture(scope="module")
 def url(mariadb: str) -> Iterator[str]:
-    """A database of our own with the nasty table; the server's zone is not UTC."""
-    name = f"reader_{uuid.uuid4().hex[:12]}"
-    run(mariadb, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    made = urlsplit(mariadb)._replace(path=f"/{name}").geturl()
-    run(made, "SET time_zone = '+00:00'", *[part for part in SCHEMA.split(";\n") if part.strip()])
-    yield made
-    run(mariadb, f"DROP DATABASE {name}")
-
-
-def rows(url: str, sql: str, **params: Any) -> list[tuple[Any, ...]]:
-    with open_rows(url, sql, params) as reader:
-        return [row for batch in reader.batches() for row in batch]
-
-
-def failure(url: str, sql: str, **params: Any) -> AttemptFailed:
-    with pytest.raises(AttemptFailed) as caught:
-        rows(url, sql, **params)
-    return caught.value
-
-
-def running(url: str) -> list[str]:
-    """Queries of the endless kind that the server runs now."""
-    return [row[7] for row in run(url, "SHOW FULL PROCESSLIST") if "seq_1_to_1000000" in (row[7] or "")]
-
-
-def gone(url: str, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while running(url):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
+    """A database of our own with the nasty tables; the server's zone is not UTC."""
+    with own_database("mariadb", mariadb) as server:
+        server.run("SET time_zone = '+00:00'", *[part for part in SCHEMA.split(";\n") if part.strip()])
+        yield server.url
 
 
 def test_columns_have_kinds_also_without_rows(url: str) -> None:
@@ -115,6 +57,16 @@ def test_columns_have_kinds_also_without_rows(url: str) -> None:
 
 def test_mariadb_is_a_scheme_too(url: str) -> None:
     assert rows(url.replace("mysql://", "mariadb://"), "SELECT 1") == [(1,)]
+
+
+def test_the_query_of_an_attempt_has_its_name_and_its_limit(url: str) -> None:
+    sql = "SELECT @@max_statement_time AS most, info FROM information_schema.processlist WHERE id = CONNECTION_ID()"
+    for seconds, most in ((1800.5, 1800.5), (10**9, 30 * 24 * 3600)):
+        [(found, info)] = rows(for_attempt(url, "exp_1.2", seconds=seconds), sql)
+        assert found == most
+        assert info.startswith("/* exportdesk exp_1.2 */ SELECT @@")
+    assert rows(url, sql)[0][0] == 0
+    assert for_attempt("sqlite:///air.db", "exp_1.2", seconds=1) == "sqlite:///air.db"
 
 
 def test_doubled_names_are_told_apart(url: str) -> None:
@@ -155,111 +107,3 @@ def test_parameters_of_every_type(url: str) -> None:
     sql = "SELECT :text, :number - :number, :ratio, :day, (SELECT count(*) FROM nasty WHERE flag = :flag), :list"
     found = rows(url, sql, **given, list='["a", "ü\'"]')
     assert found == [(r"O'Neil \ %s :x; -- 🚀", 0, "0.5", "2024-02-29", 2, '["a", "ü\'"]')]
-
-
-def test_one_snapshot_from_the_first_moment_on(url: str) -> None:
-    with open_rows(url, "SELECT count(*) FROM many", {}) as reader:
-        run(url, "INSERT INTO many VALUES (0, 'new')")
-        try:
-            assert [*reader.batches()] == [[(3000,)]]
-        finally:
-            run(url, "DELETE FROM many WHERE id = 0")
-
-
-def test_count_and_estimate(url: str) -> None:
-    with open_rows(url, "SELECT * FROM many", {}) as reader:
-        assert reader.count(5) == 3000
-        assert 2000 < (reader.estimate() or 0) < 4000
-        assert len(next(reader.batches())) == 500
-    with open_rows(url, ROWS_FOR_EVER, {}) as reader:
-        assert reader.count(0.2) is None
-        assert reader.raw_csv(Options()) is None
-        assert [len(batch) for _, batch in zip(range(3), reader.batches(800), strict=False)] == [800] * 3
-    assert gone(url, 2)
-
-
-def test_a_preview_has_its_time_limit(url: str) -> None:
-    seen = preview(url, ROWS_FOR_EVER, {}, rows=20, seconds=5)
-    assert (len(seen.rows), seen.truncated) == (20, True)
-    started = time.monotonic()
-    with pytest.raises(AttemptFailed) as caught:
-        preview(url, ENDLESS, {}, rows=20, seconds=0.5)
-    assert time.monotonic() - started < 2
-    assert (caught.value.code, caught.value.details) == (ErrorCode.TIMEOUT, {"limit": "0.5 s"})
-    assert gone(url, 2)
-
-
-def read_through(reader: RowReader, counting: bool) -> None:
-    if counting:
-        reader.count(60)
-    for _ in reader.batches():
-        pass
-
-
-@pytest.mark.parametrize("sql", [ENDLESS, ROWS_FOR_EVER])
-@pytest.mark.parametrize("counting", [True, False])
-def test_cancelling_ends_the_query_in_the_server(url: str, sql: str, counting: bool) -> None:
-    with open_rows(url, sql, {}) as reader:
-        timer = threading.Timer(0.4, reader.cancel)
-        timer.start()
-        started = time.monotonic()
-        with pytest.raises(Cancelled):
-            read_through(reader, counting)
-        assert time.monotonic() - started < 2.4
-        timer.join()
-    assert gone(url, 1)
-
-
-def test_closing_in_the_middle_neither_hangs_nor_leaves_the_query(url: str) -> None:
-    reader = open_rows(url, ROWS_FOR_EVER, {})
-    batches = reader.batches()
-    next(batches)
-    started = time.monotonic()
-    reader.close()
-    reader.close()
-    assert time.monotonic() - started < 2
-    assert gone(url, 2)
-
-
-def test_a_connection_lost_in_the_middle_may_come_back(url: str) -> None:
-    with open_rows(url, ROWS_FOR_EVER, {}) as reader:
-        batches = reader.batches()
-        next(batches)
-        for row in run(url, "SHOW FULL PROCESSLIST"):
-            if "seq_1_to_1000000" in (row[7] or ""):
-                run(url, f"KILL {row[0]}")
-        with pytest.raises(AttemptFailed) as caught:
-            for _ in batches:
-                pass
-    assert caught.value.code is ErrorCode.SOURCE_UNREACHABLE
-
-
-@pytest.mark.parametrize(
-    ("sql", "words"),
-    [
-        ("SELECT * FROM vanished", "vanished' doesn't exist"),
-        ("SELECT vanished FROM many", "Unknown column 'vanished'"),
-        ("SELEC 1", "error in your SQL syntax"),
-        ("SELECT 1; DROP TABLE many", "only one statement"),
-        ("INSERT INTO many VALUES (-1, 'x')", "READ ONLY transaction"),
-        ("SELECT 1 INTO OUTFILE '/tmp/never'", "gives no rows"),
-        ("DELETE FROM many RETURNING id", "READ ONLY transaction"),
-    ],
-)
-def test_a_refused_query_is_explained(url: str, sql: str, words: str) -> None:
-    failed = failure(url, sql)
-    assert failed.code is ErrorCode.QUERY_ERROR
-    assert words in failed.details["detail"]
-    assert len(failed.details["detail"]) <= 200
-    assert "\n" not in failed.details["detail"]
-
-
-def test_a_server_that_cannot_be_reached_keeps_its_url_to_itself(url: str) -> None:
-    parts = urlsplit(url)
-    for address in (
-        "mysql://somebody:s3cret@127.0.0.1:1/db",
-        parts._replace(path="/no_such_database").geturl(),
-        parts._replace(netloc=f"nobody:s3cret@{parts.hostname}:{parts.port}").geturl(),
-    ):
-        failed = failure(address, "SELECT 1")
-        assert (failed.code, failed.details) == (ErrorCode.SOURCE_UNREACHABLE, {})

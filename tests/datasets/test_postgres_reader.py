@@ -1,11 +1,9 @@
-"""PostgreSQL sources: what is read and asked for, how a read ends early, and what its errors say."""
+"""PostgreSQL sources: what is read and asked for, and what a URL may say."""
 
 from __future__ import annotations
 
 import csv
 import io
-import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +12,13 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from answers import failure, rows
+from servers import own_database
 
 from webapp.datasets.columns import Kind
 from webapp.datasets.readers.statement import filled, single_statement
-from webapp.datasets.reading import BadUrl, Cancelled, RowReader
-from webapp.datasets.sources import describe, normalized, open_rows, preview
+from webapp.datasets.reading import BadUrl
+from webapp.datasets.sources import describe, normalized, open_rows
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.formats import Options
 from worker.formats.csv import CsvWriter
@@ -66,52 +66,14 @@ KINDS = {
     **{"doc": "json", "raw": "json", "ident": "uuid", "span": "text", "padded": "text", "mood": "text"},
     **{"moods": "list", "cost": "decimal", "small": "float"},
 }
-ENDLESS = "SELECT count(i) FROM (SELECT generate_series(1, 1000000000000) AS i) s"
-ROWS_FOR_EVER = "SELECT generate_series(1, 1000000000000) AS i, repeat('x', 100) AS x"
 
 
 @pytest.fixture(scope="module")
 def url(postgres: str) -> Iterator[str]:
     """A database of our own with the nasty table."""
-    name = f"reader_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'".encode())
-        made = urlsplit(postgres)._replace(path=f"/{name}").geturl()
-        with psycopg.connect(made) as connection:
-            connection.execute(SCHEMA.encode())
-        yield made
-        server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-
-def rows(url: str, sql: str, **params: Any) -> list[tuple[Any, ...]]:
-    with open_rows(url, sql, params) as reader:
-        return [row for batch in reader.batches() for row in batch]
-
-
-def failure(url: str, sql: str, **params: Any) -> AttemptFailed:
-    with pytest.raises(AttemptFailed) as caught:
-        rows(url, sql, **params)
-    return caught.value
-
-
-def activity(url: str, state: str) -> list[str]:
-    """What exportdesk's backends on this database are running, or ran last; all that are there if `state` is %."""
-    with psycopg.connect(url) as connection:
-        found = connection.execute(
-            "SELECT query FROM pg_stat_activity "
-            "WHERE application_name = 'exportdesk' AND datname = current_database() AND state LIKE %s",
-            [state],
-        )
-        return [query for (query,) in found]
-
-
-def gone(url: str, seconds: float, state: str = "%") -> bool:
-    until = time.monotonic() + seconds
-    while activity(url, state):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
+    with own_database("postgres", postgres) as server:
+        server.run(SCHEMA)
+        yield server.url
 
 
 class Memory:
@@ -219,10 +181,7 @@ def test_rows_of_the_servers_csv_are_counted(url: str, sql: str) -> None:
 OPTIONAL = "SELECT id FROM many WHERE (:origin IS NULL OR label = :origin) AND id <= coalesce(:most, id) ORDER BY id"
 
 
-def test_parameters_may_be_left_out(url: str) -> None:
-    assert len(rows(url, OPTIONAL, origin=None, most=None)) == 3000
-    assert rows(url, OPTIONAL, origin="row 7", most=None) == [(7,)]
-    assert len(rows(url, OPTIONAL, origin=None, most=12)) == 12
+def test_parameters_may_be_left_out_of_the_servers_csv(url: str) -> None:
     for options in (Options(), Options(csv_text="safe")):
         server, ours = csv_both_ways(url, OPTIONAL, options, origin="row 7", most=None)
         assert server == ours == [["id"], ["7"]]
@@ -256,122 +215,9 @@ def test_a_statement_is_cut_at_its_end_only() -> None:
         assert caught.value.code is ErrorCode.QUERY_ERROR
 
 
-def test_one_snapshot_from_the_first_moment_on(url: str) -> None:
-    with open_rows(url, "SELECT count(*) FROM many", {}) as reader, psycopg.connect(url, autocommit=True) as writer:
-        writer.execute("INSERT INTO many VALUES (0, 'new')")
-        try:
-            assert [*reader.batches()] == [[(3000,)]]
-        finally:
-            writer.execute("DELETE FROM many WHERE id = 0")
-
-
-def test_count_and_estimate(url: str) -> None:
-    with open_rows(url, "SELECT * FROM many WHERE id <= 5", {}) as reader:
-        assert reader.count(5) == 5
-        assert len(next(reader.batches())) == 5
+def test_an_estimate_of_a_join_is_the_planners(url: str) -> None:
     with open_rows(url, "SELECT * FROM many, (SELECT raw FROM nasty LIMIT 1) r", {}) as reader:
         assert reader.estimate() == 3000
-    with open_rows(url, ROWS_FOR_EVER, {}) as reader:
-        assert reader.count(0.2) is None
-        assert len(next(reader.batches())) == 500
-    assert gone(url, 2)
-
-
-def test_batches_have_the_size_asked_for(url: str) -> None:
-    with open_rows(url, "SELECT id FROM many", {}) as reader:
-        assert [len(batch) for batch in reader.batches(800)] == [800, 800, 800, 600]
-
-
-def test_a_preview_has_its_time_limit(url: str) -> None:
-    seen = preview(url, ROWS_FOR_EVER, {}, rows=20, seconds=5)
-    assert (len(seen.rows), seen.truncated) == (20, True)
-    started = time.monotonic()
-    with pytest.raises(AttemptFailed) as caught:
-        preview(url, ENDLESS, {}, rows=20, seconds=0.5)
-    assert time.monotonic() - started < 2
-    assert (caught.value.code, caught.value.details) == (ErrorCode.TIMEOUT, {"limit": "0.5 s"})
-    assert gone(url, 2)
-
-
-def read_through(reader: RowReader, way: str) -> None:
-    if way == "count":
-        reader.count(60)
-    for _ in (reader.raw_csv(Options()) or ()) if way == "copy" else reader.batches():
-        pass
-
-
-@pytest.mark.parametrize("sql", [ENDLESS, ROWS_FOR_EVER])
-@pytest.mark.parametrize("way", ["rows", "copy", "count"])
-def test_cancelling_ends_the_query_in_the_server(url: str, sql: str, way: str) -> None:
-    with open_rows(url, sql, {}) as reader:
-        timer = threading.Timer(0.4, reader.cancel)
-        timer.start()
-        with pytest.raises(Cancelled):
-            read_through(reader, way)
-        timer.join()
-        assert sql != ENDLESS or gone(url, 1, state="active")  # one that sends rows ends when the reader is closed
-    assert gone(url, 1)
-
-
-def test_cancelling_before_the_query_starts_counts_too(url: str) -> None:
-    with open_rows(url, ENDLESS, {}) as reader:
-        reader.cancel()
-        with pytest.raises(Cancelled):
-            next(reader.batches())
-
-
-@pytest.mark.parametrize("raw", [True, False])
-def test_closing_in_the_middle_neither_hangs_nor_leaves_the_query(url: str, raw: bool) -> None:
-    reader = open_rows(url, ROWS_FOR_EVER, {})
-    going: Any = reader.raw_csv(Options()) if raw else reader.batches()
-    next(going)
-    started = time.monotonic()
-    reader.close()
-    reader.close()
-    going.close()
-    assert time.monotonic() - started < 2
-    assert gone(url, 2)
-
-
-def test_a_connection_lost_in_the_middle_may_come_back(url: str) -> None:
-    for raw in (True, False):
-        with open_rows(url, ROWS_FOR_EVER, {}) as reader, psycopg.connect(url, autocommit=True) as other:
-            going: Any = reader.raw_csv(Options()) if raw else reader.batches()
-            next(going)
-            other.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name = 'exportdesk' AND datname = current_database()"
-            )
-            with pytest.raises(AttemptFailed) as caught:
-                for _ in going:
-                    pass
-        assert caught.value.code is ErrorCode.SOURCE_UNREACHABLE
-
-
-@pytest.mark.parametrize(
-    ("sql", "words"),
-    [
-        ("SELECT * FROM vanished", 'relation "vanished" does not exist'),
-        ("SELECT vanished FROM many", 'column "vanished" does not exist'),
-        ("SELEC 1", "syntax error"),
-        ("SELECT 1; DROP TABLE many", "only one statement"),
-        ("DROP TABLE many", "syntax error"),
-        ("INSERT INTO many VALUES (1, 'x') RETURNING id", "syntax error"),
-        ("WITH gone AS (DELETE FROM many RETURNING id) SELECT * FROM gone", "WITH clause containing a data-modifying"),
-        ("SELECT nextval('numbers')", "read-only transaction"),
-        ("SELECT 1 / (id - 7) FROM many", "division by zero"),
-        ("SELECT label::int FROM many", "invalid input syntax"),
-        ("SELECT FROM many", "no columns"),
-    ],
-)
-def test_a_refused_query_is_explained(url: str, sql: str, words: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE SEQUENCE IF NOT EXISTS numbers")
-    failed = failure(url, sql)
-    assert failed.code is ErrorCode.QUERY_ERROR
-    assert words in failed.details["detail"]
-    assert len(failed.details["detail"]) <= 200
-    assert "\n" not in failed.details["detail"]
 
 
 def test_a_value_that_the_server_cannot_take_is_a_bad_parameter(url: str) -> None:
@@ -383,19 +229,6 @@ def test_a_value_that_the_server_cannot_take_is_a_bad_parameter(url: str) -> Non
         ("SELECT :x::text", "\ud800"),
     ):
         assert failure(url, sql, x=value).code is ErrorCode.BAD_PARAMETER
-
-
-def test_a_server_that_cannot_be_reached_keeps_its_url_to_itself(url: str) -> None:
-    parts = urlsplit(url)
-    wrong = [
-        "postgresql://somebody:s3cret@127.0.0.1:1/db?connect_timeout=2",
-        parts._replace(path="/no_such_database").geturl(),
-        parts._replace(netloc=f"nobody:s3cret@{parts.hostname}:{parts.port}").geturl(),
-    ]
-    for address in wrong:
-        failed = failure(address, "SELECT 1")
-        assert failed.code is ErrorCode.SOURCE_UNREACHABLE
-        assert failed.details == {}
 
 
 def test_texts_of_a_server_that_does_not_check_them(postgres: str) -> None:

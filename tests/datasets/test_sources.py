@@ -1,24 +1,21 @@
-"""SQLite sources: what is read, what is refused, and how a read ends early."""
+"""SQLite sources: what is read, and what is refused."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
-import time
 from datetime import date
 
 import apsw
 import pytest
+from answers import failure, rows
 
 from webapp.datasets.columns import Column, Kind
 from webapp.datasets.readers.sqlite import path_of
 from webapp.datasets.readers.sqlite_query import kind_of
-from webapp.datasets.reading import Cancelled
-from webapp.datasets.sources import describe, open_rows, preview
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.datasets.sources import describe, open_rows
+from webapp.domain.errors import ErrorCode
 
-ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {} FROM n"
 SCHEMA = """
 CREATE TABLE stations (id INTEGER PRIMARY KEY, name TEXT, price DECIMAL(8, 2), open BOOLEAN, since DATE,
                        seen TIMESTAMP);
@@ -44,22 +41,6 @@ def database(tmp_path):
 @pytest.fixture
 def url(database):
     return f"sqlite:///{database}"
-
-
-def rows(url, sql, **params) -> list[tuple]:
-    with open_rows(url, sql, params) as reader:
-        return [row for batch in reader.batches() for row in batch]
-
-
-def failure(url, sql, **params) -> AttemptFailed:
-    with pytest.raises(AttemptFailed) as caught:
-        rows(url, sql, **params)
-    return caught.value
-
-
-def test_rows_come_in_batches_of_the_size_asked_for(url):
-    with open_rows(url, "SELECT id FROM broken", {}) as reader:
-        assert [len(batch) for batch in reader.batches(800)] == [800, 800, 800, 600]
 
 
 def test_columns_have_kinds_from_declared_types_also_without_rows(url):
@@ -184,54 +165,6 @@ def test_invalid_text_is_replaced_and_counted(url):
         assert reader.invalid_text == 3
     assert [row[0] for row in read] == [*range(3000, 0, -1)]
     assert (read[0][1], read[1]) == ("bad \ufffd\ufffd!", (2999, "ok", b"\x00\xff"))
-
-
-def test_count_is_exact_or_not_given(url):
-    with open_rows(url, "SELECT * FROM broken WHERE id > :id", {"id": 1000}) as reader:
-        assert reader.count(5) == 2000
-    with open_rows(url, ENDLESS.format("i"), {}) as reader:
-        started = time.monotonic()
-        assert reader.count(0.1) is None
-        assert time.monotonic() - started < 2
-        assert next(reader.batches(2)) == [(1,), (2,)]
-
-
-@pytest.mark.parametrize("what", ["i", "count(*)"])
-def test_cancelling_ends_a_read_in_no_time(url, what):
-    with open_rows(url, ENDLESS.format(what), {}) as reader:
-        timer = threading.Timer(0.1, reader.cancel)
-        timer.start()
-        started = time.monotonic()
-        with pytest.raises(Cancelled):
-            for _ in reader.batches():
-                pass
-        assert time.monotonic() - started < 2
-        timer.join()
-    reader.cancel()
-
-
-def test_cancelling_before_the_first_batch_or_during_the_count_counts_too(url):
-    with open_rows(url, ENDLESS.format("count(*)"), {}) as reader:
-        timer = threading.Timer(0.1, reader.cancel)
-        timer.start()
-        with pytest.raises(Cancelled):
-            reader.count(10)
-        with pytest.raises(Cancelled):
-            next(reader.batches())
-        timer.join()
-
-
-def test_preview_gives_the_first_rows_and_says_whether_there_are_more(url):
-    short = preview(url, "SELECT id, name FROM stations", {}, rows=1, seconds=5)
-    assert (short.rows, short.truncated, short.columns[1].name) == (((1, "Zoë"),), True, "name")
-    assert preview(url, "SELECT id FROM stations", {}, rows=2, seconds=5).truncated is False
-    assert preview(url, "SELECT id FROM stations WHERE 0", {}, rows=2, seconds=5).rows == ()
-
-
-def test_preview_has_a_time_limit(url):
-    with pytest.raises(AttemptFailed) as caught:
-        preview(url, ENDLESS.format("count(*)"), {}, rows=5, seconds=0.1)
-    assert (caught.value.code, caught.value.details) == (ErrorCode.TIMEOUT, {"limit": "0.1 s"})
 
 
 def test_full_text_tables_can_be_read(tmp_path):

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from pages.dom import node, nodes, text, texts
+from pages.dom import facts, node, nodes, text, texts
 
-from webapp.datasets.declaration import Parameter, ParameterType
+from webapp.datasets.declaration import Choice, Parameter, ParameterType
 from webapp.domain.exports import Export
 from webapp.resources import Resources
 from webapp.store import exports as rows
@@ -121,6 +121,31 @@ async def test_a_chosen_value_is_ordered_and_one_that_is_gone_is_refused_at_its_
     assert gone.status_code == 422
     assert text(gone, "#param-origin-error").startswith("Origin must be one of A000, A001,")
     assert len(await orders(resources)) == 1
+
+
+async def test_an_order_says_what_its_choices_were_called_when_it_was_placed(
+    client: httpx.AsyncClient, resources: Resources, airports: Path
+) -> None:
+    declare(resources)
+    fixed = Parameter("carrier", ParameterType.CHOICE, "Carrier", choices=(Choice("DL", "Delta"), Choice("UA", "UA")))
+    flights = resources.catalog.datasets["flights"]
+    resources.catalog.datasets["flights"] = replace(flights, parameters=(*flights.parameters, fixed))  # type: ignore[index]
+    taken = await client.post("/exports", data=sent(p__origin="A100", p__others=["A003", "A200"], p__carrier="DL"))
+    with closing(sqlite3.connect(airports)) as connection:
+        connection.execute("UPDATE airports SET name = 'Renamed'")
+        connection.commit()
+    resources.choices._kept.clear()
+    told = facts(await client.get(taken.headers["location"]))
+    assert (told["Origin"], told["Others"], told["Carrier"]) == ("South <100>", "North <3>, South <200>", "Delta")
+    assert text(await client.get("/exports"), ".row-params") == (
+        "Origin: South <100> · Others: North <3>, South <200> · Carrier: Delta"
+    )
+    resources.catalog.datasets["flights"] = replace(flights, parameters=())  # type: ignore[index]
+    assert facts(await client.get(taken.headers["location"]))["carrier"] == "Delta"
+    assert len(nodes(await client.get("/exports?q=south <200>"), ".row-params")) == 1
+    assert [export.params for export in await orders(resources)] == [
+        {"origin": "A100", "others": ["A003", "A200"], "carrier": "DL"}
+    ]
 
 
 async def test_a_list_that_cannot_be_read_is_told_at_its_field_and_stops_only_who_needs_it(

@@ -57,6 +57,7 @@ def full_export(owner: str) -> Export:
         file=ExportFile("ab/c.1.xlsx", "Größe „1“.xlsx", 2**42, 2**41, "f" * 64, "text/csv", second(8.001)),
         error=ExportError(ErrorCode.STORAGE_ERROR, "Nicht möglich.", True),
         warnings=(FormatWarning("CUT", "Gekürzt.", 3), FormatWarning("WIDE", "Wide.", 1)),
+        labels={"search": {"ü": "Ü, „groß“"}},
     )
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from webapp.actions import attempts, exports
-from webapp.datasets.catalog import Catalog
+from webapp.datasets.declaration import Catalog
 from webapp.domain.access import Viewer
 from webapp.domain.errors import ErrorCode
 from webapp.domain.exports import Export, Status
@@ -30,12 +30,8 @@ from worker.children import Child, Children
 FOR_EVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
 NO_ROW_FOR_EVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
 
-
-@pytest.fixture
-async def children() -> AsyncIterator[Children]:
-    opened = Children()
-    yield opened
-    await opened.close()
+Asking = Callable[..., Resources]
+"""What the fixture `asking` is: from SQL to resources whose dataset `things` asks just that."""
 
 
 def with_dataset(resources: Resources, name: str, **changes: Any) -> Resources:
@@ -61,6 +57,12 @@ async def stored(resources: Resources, export: Export) -> Export:
     found = await rows.get(resources.store, export.id)
     assert found is not None
     return found
+
+
+def path_of(resources: Resources, export: Export) -> Path:
+    assert export.error is None, export.error
+    assert export.file is not None
+    return resources.storage.path(export.file.key)
 
 
 def temporary_files(resources: Resources) -> list[str]:
@@ -237,16 +239,8 @@ async def test_an_attempt_keeps_the_source_it_was_given_when_the_datasets_change
 
 
 async def test_a_killed_child_is_tried_again(
-    resources: Resources, children: Children, user: Viewer, monkeypatch: pytest.MonkeyPatch
+    resources: Resources, children: Children, user: Viewer, assigned: list[Child]
 ) -> None:
-    assigned: list[Child] = []
-    assign = Child.assign
-
-    async def remember(child: Child, assignment: Any) -> None:
-        assigned.append(child)
-        await assign(child, assignment)
-
-    monkeypatch.setattr(Child, "assign", remember)
     roles = resources.catalog.datasets["things"].roles
     changed = with_dataset(resources, "secret", sql=FOR_EVER, roles=roles)
     claim = await claimed(changed, user, "secret")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from webapp import bus, queue
+from webapp.actions import outbox
 from webapp.domain.access import NotFound
 from webapp.domain.exports import Export, Status
 from webapp.resources import Resources
-from webapp.store import events, exports
+from webapp.store import exports
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ async def write(resources: Resources, before: Export, steps: Sequence[Export], *
     for step in steps:
         if not await exports.compare_and_set(resources.store, before, step):
             return None
-        await events.record(resources.store, step, at=at, base_url=resources.settings.base_url)
+        await outbox.record(resources, step, at=at)
         before = step
     return before
 
@@ -64,6 +65,7 @@ async def announce(resources: Resources, export: Export) -> None:
     """Hints to open pages and a wake-up for the worker, after the commit. Either may be lost."""
     try:
         await bus.publish(resources.redis, bus.Hint(export.id, export.owner, export.version))
+        await queue.wake(resources.redis, queue.QueueName.CALLBACKS)
         if export.status is Status.QUEUED:
             await queue.enqueue_export(resources.redis, export, not_before=export.retry_at)
     except queue.QUEUE_ERRORS as error:

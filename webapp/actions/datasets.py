@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webapp.datasets import sources
-from webapp.datasets.choices import Found, search, with_choices
+from webapp.datasets.choices import Found, labels_of, search, with_choices
 from webapp.datasets.columns import Column, Row
 from webapp.datasets.declaration import Choice, Dataset, Parameter
 from webapp.datasets.parameters import bind_values, parse_params
@@ -36,6 +36,14 @@ class Listed:
 
     dataset: Dataset
     troubles: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Canonical parameters, and what the choices among them are called now, by parameter and value."""
+
+    params: Mapping[str, Any]
+    labels: Mapping[str, Mapping[str, str]]
 
 
 def get(resources: Resources, viewer: Viewer, name: str) -> Dataset:
@@ -72,13 +80,12 @@ async def with_lists(resources: Resources, dataset: Dataset) -> Listed:
     return Listed(with_choices(dataset, lists), troubles)
 
 
-async def checked_params(
-    resources: Resources, dataset: Dataset, raw: Mapping[str, Any], moment: Moment
-) -> dict[str, Any]:
-    """Canonical values, choices compared with the lists of now. Raises Invalid with every mistake."""
+async def checked_params(resources: Resources, dataset: Dataset, raw: Mapping[str, Any], moment: Moment) -> Checked:
+    """Choices are compared with the lists of now. Raises Invalid with every mistake."""
     listed = await with_lists(resources, dataset)
     try:
-        return parse_params(listed.dataset, raw, today=moment.today, now=moment.now)
+        params = parse_params(listed.dataset, raw, today=moment.today, now=moment.now)
+        return Checked(params, labels_of(listed.dataset, params))
     except Invalid as invalid:
         told = {f"params.{name}": trouble for name, trouble in listed.troubles.items()}
         raise Invalid([FieldError(e.field, told.get(e.field, e.message)) for e in invalid.errors]) from None
@@ -89,8 +96,8 @@ async def preview(
 ) -> Preview:
     """Raises Invalid for wrong parameters and AttemptFailed when the source refuses or takes too long."""
     moment = moment_in(zone, await resources.store.now())
-    params = await checked_params(resources, dataset, raw, moment)
-    return await asyncio.to_thread(_read, _url(resources, dataset), dataset.sql, bind_values(dataset, params))
+    checked = await checked_params(resources, dataset, raw, moment)
+    return await asyncio.to_thread(_read, _url(resources, dataset), dataset.sql, bind_values(dataset, checked.params))
 
 
 async def _choices(resources: Resources, dataset: Dataset, parameter: Parameter) -> Sequence[Choice]:

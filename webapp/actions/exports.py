@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from webapp import bus
+from webapp.actions import outbox
 from webapp.actions.changes import Contended, announce, change, hint, write
-from webapp.actions.datasets import checked_params
-from webapp.datasets.catalog import Dataset
+from webapp.actions.datasets import Checked, checked_params
+from webapp.datasets.declaration import Dataset
 from webapp.datasets.relative import moment_in
 from webapp.domain import limits
 from webapp.domain.access import NotFound, QuotaExceeded, Viewer, may_see
@@ -26,7 +27,7 @@ from webapp.domain.exports import retry_by_hand as retried
 from webapp.domain.formats import Options, options_json, parse_options
 from webapp.domain.ids import is_id, new_id
 from webapp.resources import Resources
-from webapp.store import events, idempotency, people
+from webapp.store import idempotency, people
 from webapp.store import exports as rows
 
 DAY = timedelta(seconds=limits.IDEMPOTENCY_KEY_LIFETIME)
@@ -66,15 +67,16 @@ async def order(
     Raises Invalid with every mistake at once, QuotaExceeded, KeyReused. It is durable when this returns.
     """
     now = await resources.store.now()
-    dataset, params, options = await check_order(resources, viewer, wanted, defaults=defaults, now=now)
+    dataset, checked, options = await check_order(resources, viewer, wanted, defaults=defaults, now=now)
     export = Export(
         id=new_id("exp"),
         owner=viewer.id,
         dataset=dataset.name,
-        params=params,
+        params=checked.params,
+        labels=checked.labels,
         format=wanted.format,
         options=options,
-        order_key=order_key(viewer.id, dataset.name, params, wanted.format, options),
+        order_key=order_key(viewer.id, dataset.name, checked.params, wanted.format, options),
         status=Status.PENDING,
         version=1,
         created_at=now,
@@ -87,17 +89,17 @@ async def order(
 
 async def check_order(
     resources: Resources, viewer: Viewer, wanted: Order, *, defaults: Options, now: datetime
-) -> tuple[Dataset, dict[str, Any], dict[str, Any]]:
+) -> tuple[Dataset, Checked, dict[str, Any]]:
     """The dataset, and parameters and options in the form in which they are stored. Raises Invalid."""
     dataset = resources.catalog.dataset_for(wanted.dataset, viewer.role)
     if dataset is None:
         raise Invalid([FieldError("dataset", f"There is no dataset named {wanted.dataset[:80]!r}.")])
     errors: list[FieldError] = []
-    params: dict[str, Any] = {}
+    checked = Checked({}, {})
     options: dict[str, Any] = {}
     try:
         moment = moment_in(wanted.zone or wanted.options.get("timezone"), now)
-        params = await checked_params(resources, dataset, wanted.params, moment)
+        checked = await checked_params(resources, dataset, wanted.params, moment)
     except Invalid as invalid:
         errors += invalid.errors
     if wanted.format not in dataset.formats:
@@ -110,7 +112,7 @@ async def check_order(
             errors += invalid.errors
     if errors:
         raise Invalid(errors)
-    return dataset, params, options
+    return dataset, checked, options
 
 
 def order_key(owner: str, dataset: str, params: Mapping[str, Any], format: str, options: Mapping[str, Any]) -> str:
@@ -140,7 +142,7 @@ async def _write_order(resources: Resources, export: Export, wanted: Order, key:
         if active is None:
             await _require_quota(resources, export.owner)
             await rows.insert(store, export)
-            await events.record(store, export, at=export.created_at, base_url=resources.settings.base_url)
+            await outbox.record(resources, export, at=export.created_at)
         answer = active or export
         if key is not None:
             use = idempotency.KeyUse(sent, answer.id)

@@ -85,6 +85,7 @@ def describe(request: Request, dataset: Dataset) -> dict[str, Any]:
             "rows": dataset.row_limit,
             "bytes": dataset.max_bytes,
             "execution_seconds": round(limit.total_seconds()),
+            "memory_mib": dataset.memory_mib,
         },
     }
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from webapp.commands.failures import EXIT_PROBLEM
 from webapp.datasets import catalog as catalogs
-from webapp.datasets.catalog import BadCatalog, Catalog, Problem, check_catalog
+from webapp.datasets.catalog import check_catalog
+from webapp.datasets.declaration import BadCatalog, Catalog, Problem
 from webapp.resources import open_catalog
 from webapp.settings import Settings
 from webapp.web.words import counted

@@ -50,7 +50,7 @@ def explain(error: Exception) -> tuple[list[str], int] | None:
 
 def _explain_refusal(error: Exception) -> tuple[list[str], int] | None:
     """Imported only now: the supervisor of `up` has to stay small."""
-    from webapp.datasets.catalog import BadCatalog
+    from webapp.datasets.declaration import BadCatalog
     from webapp.domain.errors import Invalid
     from webapp.store.schema import OutdatedSchema
 

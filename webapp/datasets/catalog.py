@@ -11,17 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from webapp.datasets.choices import read_choices, with_choices
-from webapp.datasets.declaration import (
-    BadCatalog,
-    Catalog,
-    Choice,
-    Dataset,
-    Parameter,
-    ParameterType,
-    Problem,
-    Source,
-    did_you_mean,
-)
+from webapp.datasets.declaration import BadCatalog, Catalog, Choice, Dataset, Problem, Source, did_you_mean
 from webapp.datasets.declared_parameters import read_parameter
 from webapp.datasets.parameters import Unfit, bind_values, default_value
 from webapp.datasets.placeholders import foreign_parameters, named_parameters
@@ -33,21 +23,6 @@ from webapp.domain.access import Role
 from webapp.domain.errors import AttemptFailed, export_error
 from webapp.domain.formats import FORMATS
 from webapp.settings import parse_duration
-
-__all__ = [
-    "BadCatalog",
-    "Catalog",
-    "Choice",
-    "Dataset",
-    "Parameter",
-    "ParameterType",
-    "Problem",
-    "Source",
-    "check_catalog",
-    "demo_catalog",
-    "demo_path",
-    "load_catalog",
-]
 
 FILE_BYTES = 1024 * 1024
 SECRET_BYTES = 64 * 1024

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
+from typing import Any, cast
 
 from webapp.datasets import sources
 from webapp.datasets.columns import Row
@@ -84,6 +85,18 @@ def with_choices(dataset: Dataset, lists: Mapping[str, Sequence[Choice]]) -> Dat
         for parameter in dataset.parameters
     )
     return replace(dataset, parameters=parameters)
+
+
+def labels_of(dataset: Dataset, params: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """What the chosen values are called, by parameter and value; those that are called what they are, are left out."""
+    labels: dict[str, dict[str, str]] = {}
+    for parameter in dataset.parameters:
+        given = params.get(parameter.name)
+        chosen = set(cast(list[str], given) if isinstance(given, list) else [given])
+        named = {c.value: c.label for c in parameter.choices if c.value in chosen and c.label != c.value}
+        if named:
+            labels[parameter.name] = named
+    return labels
 
 
 def search(choices: Sequence[Choice], text: str, *, limit: int) -> Found:

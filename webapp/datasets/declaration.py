@@ -9,7 +9,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+from webapp.domain import limits
 from webapp.domain.access import Role
+
+MIB = 1024 * 1024
 
 
 class ParameterType(StrEnum):
@@ -107,6 +110,15 @@ class Dataset:
     execution_limit: timedelta | None = None
     memory_limit: int | None = None
     max_attempts: int = 3
+
+    @property
+    def memory_bytes(self) -> int:
+        """What one attempt may use beyond what its process has when it starts."""
+        return self.memory_limit or limits.ATTEMPT_MEMORY_MIB * MIB
+
+    @property
+    def memory_mib(self) -> int:
+        return -(-self.memory_bytes // MIB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,20 @@ def preview(url: str, sql: str, params: Mapping[str, Any], *, rows: int, seconds
         return Preview(reader.columns, tuple(first[:rows]), len(first) > rows)
 
 
+def for_attempt(url: str, name: str, *, seconds: float) -> str:
+    """The URL for one attempt. A server that does not notice when its client is gone needs to know whose a query is
+    and how long it may take; readers of other sources have no `for_attempt`."""
+    reader = _reader_for(url)
+    return reader.for_attempt(url, name, seconds) if reader and hasattr(reader, "for_attempt") else url
+
+
+def end_query(url: str) -> None:
+    """Ends what still runs in the source for the attempt of this URL, whose process is gone. Raises nothing."""
+    reader = _reader_for(url)
+    if reader and hasattr(reader, "end_query"):
+        reader.end_query(url)
+
+
 def _open(url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> RowReader:
     reader = _reader_for(url)
     if reader is None:

@@ -77,6 +77,8 @@ class FormatWarning:
 
 @dataclass(frozen=True, slots=True)
 class Export:
+    """`labels` are what chosen values were called when they were ordered, by parameter and value."""
+
     id: str
     owner: str
     dataset: str
@@ -103,6 +105,7 @@ class Export:
     file: ExportFile | None = None
     error: ExportError | None = None
     warnings: tuple[FormatWarning, ...] = field(default=())
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
 
     @property
     def is_active(self) -> bool:

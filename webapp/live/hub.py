@@ -138,7 +138,7 @@ class Hub:
                 wait = min(wait * 2, longest)
 
     def _tell(self, hint: bus.Hint) -> None:
-        for key in (hint.owner, EVERYBODY):
+        for key in (hint.owner,) if hint.owner in bus.SUBJECTS else (hint.owner, EVERYBODY):
             for reader in self._readers.get(key, ()):
                 reader.tell(hint.export_id)
 

@@ -136,33 +136,32 @@ def format_title(name: str) -> str:
 
 def told_params(export: Export, dataset: Dataset | None) -> list[tuple[str, str]]:
     """Label and value of each parameter; with their plain names when the dataset is gone."""
-    declared = {parameter.name: parameter for parameter in dataset.parameters} if dataset else {}
-    return [
-        (declared[name].label if name in declared else name, told_value(value, declared.get(name)))
-        for name, value in export.params.items()
-    ]
+    return [_told_param(export, dataset, name) for name in export.params]
 
 
 def short_params(export: Export, dataset: Dataset | None) -> str:
     """The parameters that were given, in one line."""
-    declared = {parameter.name: parameter for parameter in dataset.parameters} if dataset else {}
-    parts = [
-        f"{declared[name].label if name in declared else name}: {_cut(told_value(value, declared.get(name)))}"
-        for name, value in export.params.items()
-        if value is not None and value != []
-    ]
-    return " · ".join(parts)
+    given = [name for name, value in export.params.items() if value is not None and value != []]
+    told = [_told_param(export, dataset, name) for name in given]
+    return " · ".join(f"{label}: {_cut(value)}" for label, value in told)
 
 
-def told_value(value: Any, parameter: Parameter | None) -> str:
+def _told_param(export: Export, dataset: Dataset | None, name: str) -> tuple[str, str]:
+    parameter = next((p for p in dataset.parameters if p.name == name), None) if dataset else None
+    value = told_value(export.params[name], parameter, export.labels.get(name, {}))
+    return parameter.label if parameter else name, value
+
+
+def told_value(value: Any, parameter: Parameter | None, labels: Mapping[str, str]) -> str:
+    """`labels` are what its choices were called when they were ordered."""
     if value is None or value == []:
         return "Any"
     if isinstance(value, bool):
         return "Yes" if value else "No"
     if isinstance(value, list):
-        return ", ".join(told_value(item, parameter) for item in cast(list[Any], value))
-    if parameter and parameter.type.has_choices:
-        return next((choice.label for choice in parameter.choices if choice.value == value), str(value))
+        return ", ".join(told_value(item, parameter, labels) for item in cast(list[Any], value))
+    if value in labels:
+        return labels[value]
     if parameter and parameter.type is ParameterType.DATETIME and isinstance(value, str):
         return value.replace("T", " ").replace("Z", " UTC")
     return str(value)

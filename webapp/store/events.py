@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from webapp.domain.events import Event, event_type, snapshot
 from webapp.domain.exports import Export
 from webapp.domain.ids import new_id
 from webapp.store.database import Store
-from webapp.store.tables import events
+from webapp.store.tables import deliveries, events
 
 
 def from_row(row: Mapping[str, Any]) -> Event:
@@ -28,10 +29,11 @@ def from_row(row: Mapping[str, Any]) -> Event:
     )
 
 
-async def record(store: Store, export: Export, *, at: datetime, base_url: str) -> None:
+async def record(store: Store, export: Export, *, at: datetime, base_url: str) -> Event:
     """The event of the export's latest change. One per version: a unique constraint holds it."""
-    query = insert(events).values(
+    event = Event(
         id=new_id("evt"),
+        seq=0,
         type=event_type(export),
         export_id=export.id,
         owner=export.owner,
@@ -39,7 +41,9 @@ async def record(store: Store, export: Export, *, at: datetime, base_url: str) -
         timestamp=at,
         data=snapshot(export, base_url=base_url),
     )
-    await store.execute(query)
+    values = {field: getattr(event, field) for field in ("id", "type", "export_id", "owner", "version", "timestamp")}
+    seq = await store.fetch_val(insert(events).values(**values, data=dict(event.data)).returning(events.c.seq))
+    return replace(event, seq=seq)
 
 
 async def get(store: Store, event_id: str) -> Event | None:
@@ -73,8 +77,12 @@ async def page(
 
 
 async def purge(store: Store, *, before: datetime, limit: int) -> int:
-    """Deletes the oldest events, a batch at a time; gives back how many."""
-    oldest = select(events.c.seq).where(events.c.timestamp < before).order_by(events.c.seq).limit(limit)
+    """Deletes the oldest events with their deliveries, a batch at a time; gives back how many.
+
+    An event that is still owed to somebody stays.
+    """
+    owed = select(deliveries.c.id).where(deliveries.c.event_id == events.c.id, deliveries.c.state == "pending")
+    oldest = select(events.c.seq).where(events.c.timestamp < before, ~owed.exists()).order_by(events.c.seq).limit(limit)
     rows = await store.fetch_all(
         delete(events).where(events.c.seq.in_(oldest.scalar_subquery())).returning(events.c.seq)
     )

@@ -39,7 +39,8 @@ _ACTIVE = [status.value for status in ACTIVE]
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """What a list shows. `owner` None means everybody's (admins only); `text` matches id, dataset and parameters."""
+    """What a list shows. `owner` None means everybody's (admins only); `text` matches id, dataset, parameters
+    and what their choices were called."""
 
     owner: str | None = None
     statuses: tuple[Status, ...] = ()
@@ -56,6 +57,7 @@ def to_row(export: Export) -> dict[str, Any]:
         "owner": export.owner,
         "dataset": export.dataset,
         "params": dict(export.params),
+        "labels": dict(export.labels) or None,
         "format": export.format,
         "options": dict(export.options),
         "order_key": export.order_key,
@@ -90,6 +92,7 @@ def from_row(row: Mapping[str, Any]) -> Export:
         owner=row["owner"],
         dataset=row["dataset"],
         params=row["params"],
+        labels=row["labels"] or {},
         format=row["format"],
         options=row["options"],
         order_key=row["order_key"],
@@ -295,7 +298,8 @@ def _filtered(chosen: ListFilter) -> Select[Any]:
     if chosen.since is not None:
         query = query.where(exports.c.created_at >= chosen.since)
     if chosen.text:
-        searched = exports.c.id + " " + exports.c.dataset + " " + type_coerce(exports.c.params, Text)
+        labels = func.coalesce(type_coerce(exports.c.labels, Text), "")
+        searched = exports.c.id + " " + exports.c.dataset + " " + type_coerce(exports.c.params, Text) + " " + labels
         as_written = searched.like(_pattern(chosen.text), escape="/")
         in_any_case = func.lower(searched).like(_pattern(chosen.text.lower()), escape="/")
         query = query.where(or_(as_written, in_any_case))

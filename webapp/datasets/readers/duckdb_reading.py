@@ -54,6 +54,7 @@ class DuckdbReader:
         self._halted: Exception | None = None
         self._closed = threading.Event()
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._counting: duckdb.DuckDBPyConnection | None = None
         self._room = TemporaryDirectory(prefix="exportdesk-duckdb-", ignore_cleanup_errors=True)
         self._clock = threading.Timer(
             seconds or 0, self._halt, [AttemptFailed(ErrorCode.TIMEOUT, limit=f"{seconds} s")]
@@ -82,7 +83,7 @@ class DuckdbReader:
             yield batch
 
     def count(self, seconds: float) -> int | None:
-        cursor = self._running().cursor()
+        self._counting = cursor = self._running().cursor()
         clock = threading.Timer(seconds, cursor.interrupt)
         try:
             clock.start()
@@ -93,6 +94,7 @@ class DuckdbReader:
             return None
         finally:
             clock.cancel()
+            self._counting = None
             cursor.close()
 
     def estimate(self) -> int | None:
@@ -154,9 +156,9 @@ class DuckdbReader:
     def _insist(self) -> None:
         """Until whoever reads has noticed and closed."""
         while not self._closed.is_set():
-            if self._connection is not None:
+            for connection in filter(None, (self._connection, self._counting)):
                 with contextlib.suppress(duckdb.Error):
-                    self._connection.interrupt()
+                    connection.interrupt()
             self._closed.wait(INSIST_EVERY)
 
     def _check(self) -> None:

@@ -22,7 +22,17 @@ from webapp.datasets.readers.address import checked_address
 from webapp.datasets.readers.errors import out_of_memory, query_error
 from webapp.datasets.readers.halt import Halt
 from webapp.datasets.readers.mysql_errors import failure
-from webapp.datasets.readers.mysql_session import ARGUMENTS, Cursor, connect, described, drop, is_running, quoted
+from webapp.datasets.readers.mysql_session import (
+    ARGUMENTS,
+    Connection,
+    Cursor,
+    connect,
+    described,
+    drop,
+    is_running,
+    quoted,
+    running,
+)
 from webapp.datasets.readers.mysql_types import kind_of
 from webapp.datasets.readers.statement import filled, has_values, single_statement
 from webapp.datasets.reading import BATCH_ROWS
@@ -33,6 +43,8 @@ EXAMPLE = "mysql://user:password@host/database"
 CONNECT_SECONDS = 10.0
 CANCEL_SECONDS = 1.5
 PREVIEW_SLACK_SECONDS = 1.0
+MOST_SECONDS = 30 * 24 * 3600.0
+"""What both servers take as a limit."""
 
 SNAPSHOT = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -54,6 +66,41 @@ def open_reader(url: str, sql: str, params: Mapping[str, Any], *, seconds: float
     return MysqlReader(url, sql, params, seconds=seconds)
 
 
+def for_attempt(url: str, name: str, seconds: float) -> str:
+    """With a fragment, which a catalog's URL never has and no server is sent."""
+    return f"{url}#{name},{seconds:.3f}"
+
+
+def end_query(url: str) -> None:
+    """By the attempt's name, which its query carries: these servers see that a client is gone when they have rows."""
+    name, _ = _attempt(url)
+    if name is not None:
+        with _second_connection(url) as other:
+            for number in running(other, _mark(name)):
+                other.query(f"KILL {number}")
+
+
+def _attempt(url: str) -> tuple[str | None, float | None]:
+    """The name of the attempt and its seconds."""
+    name, _, seconds = url.partition("#")[2].partition(",")
+    return (name, float(seconds)) if name else (None, None)
+
+
+def _mark(name: str | None) -> str:
+    return f"/* exportdesk {name} */ " if name else ""
+
+
+@contextlib.contextmanager
+def _second_connection(url: str) -> Generator[Connection, None, None]:
+    """When the first one is busy or gone. Errors end the block, and are not told."""
+    with contextlib.suppress(pymysql.err.MySQLError, OSError):
+        other = connect(url, patience=CANCEL_SECONDS, read_seconds=CANCEL_SECONDS)
+        try:
+            yield other
+        finally:
+            drop(other, None)
+
+
 class MysqlReader:
     """See `RowReader`. With `seconds`, everything it does must be over by then: TIMEOUT."""
 
@@ -61,6 +108,7 @@ class MysqlReader:
         self.invalid_text = 0
         self._url = url
         self._halt = Halt(seconds)
+        name, self._attempt_seconds = _attempt(url)
         self._cursor: Cursor | None = None
         self._values = has_values(sql, params)
         statement = single_statement(sql)
@@ -72,7 +120,7 @@ class MysqlReader:
             with self._translated():
                 for command in SNAPSHOT:
                     self._connection.query(command)
-                self._sql = filled(statement, params, self._literal)
+                self._sql = _mark(name) + filled(statement, params, self._literal)
                 self.columns = self._described()
         except BaseException:
             self.close()
@@ -81,7 +129,7 @@ class MysqlReader:
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         self._halt.check()
         with self._translated():
-            self._set_limit(self._halt.seconds_left)
+            self._set_limit(self._attempt_seconds if self._halt.limit is None else self._halt.seconds_left)
             self._cursor = cursor = self._connection.cursor(SSCursor)
             cursor.execute(self._sql)
         while True:
@@ -150,7 +198,7 @@ class MysqlReader:
 
     def _set_limit(self, seconds: float | None) -> None:
         """Each of the two servers has its own name and unit for it; None is for ever."""
-        left = 0.0 if seconds is None else max(seconds, 0.001)
+        left = 0.0 if seconds is None else min(max(seconds, 0.001), MOST_SECONDS)
         is_mariadb = "mariadb" in self._connection.get_server_info().lower()
         limit = f"max_statement_time = {left:.3f}" if is_mariadb else f"max_execution_time = {math.ceil(left * 1000)}"
         self._connection.query(f"SET SESSION {limit}")
@@ -168,13 +216,8 @@ class MysqlReader:
             return None
 
     def _kill(self) -> None:
-        """Over a second connection, as the first one is busy."""
-        with contextlib.suppress(pymysql.err.MySQLError, OSError):
-            other = connect(self._url, patience=CANCEL_SECONDS, read_seconds=CANCEL_SECONDS)
-            try:
-                other.query(f"KILL QUERY {self._connection.thread_id()}")
-            finally:
-                drop(other, None)
+        with _second_connection(self._url) as other:
+            other.query(f"KILL QUERY {self._connection.thread_id()}")
 
     @contextlib.contextmanager
     def _translated(self, *, connecting: bool = False) -> Generator[None, None, None]:

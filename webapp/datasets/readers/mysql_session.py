@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pymysql
 from pymysql.constants import COMMAND
 from pymysql.converters import encoders, escape_string
-from pymysql.cursors import SSCursor
+from pymysql.cursors import DictCursor, SSCursor
 from pymysql.protocol import FieldDescriptorPacket
 
 from webapp.datasets.readers.mysql_types import CONVERTERS, Field
@@ -73,6 +73,13 @@ def described(connection: Connection, sql: str) -> list[Field]:
         connection._read_packet()  # the end of the list
     connection._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
     return fields
+
+
+def running(connection: Connection, text: str) -> list[int]:
+    """The numbers of the connections whose statement has this text in it; a user may always see their own."""
+    with connection.cursor(DictCursor) as cursor:
+        cursor.execute("SHOW FULL PROCESSLIST")
+        return [row["Id"] for row in cursor.fetchall() if text in (row["Info"] or "")]
 
 
 def is_running(cursor: Cursor | None) -> bool:

@@ -1,0 +1,13 @@
+"""What chosen values were called when they were ordered"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("exports", sa.Column("labels", sa.Text()))
