@@ -87,8 +87,7 @@ class Attempt:
             self._reader = reader
             if self.cancelled.is_set():
                 raise Cancelled
-            self._total = reader.count(limits.COUNT_SECONDS)
-            self._check_rows(self._total or 0)
+            self._begin_counting(reader)
             options = parse_options(order.options, order.format, defaults=API_DEFAULTS)
             self._sink = sink = Sink(Path(order.path), compression=options.compression, max_bytes=order.max_bytes)
             self._writer = writer = writer_for(order.format)
@@ -97,7 +96,7 @@ class Attempt:
                 if self.cancelled.is_set():
                     raise Cancelled
                 self._rows += rows
-                self._check_rows(self._rows)
+                self._check_rows(max(self._rows, self._total or 0))
                 self._tell(Phase.READING)
             self._tell(Phase.WRITING, now=True)
             warnings = [(warning.code, warning.message, warning.count) for warning in writer.close()]
@@ -105,6 +104,19 @@ class Attempt:
                 warnings.append(("INVALID_TEXT", WARNINGS["INVALID_TEXT"], reader.invalid_text))
             result = sink.close()
         return Finished(self._rows, result.size, result.sha256, warnings)
+
+    def _begin_counting(self, reader: RowReader) -> None:
+        """Before the first row, so that too many are refused at once; or beside the reading where the source can."""
+        if reader.counts_beside:
+            threading.Thread(target=self._count, args=(reader,), daemon=True).start()
+        else:
+            self._count(reader)
+            self._check_rows(self._total or 0)
+
+    def _count(self, reader: RowReader) -> None:
+        """What halts the count halts the reading too, which says so."""
+        with contextlib.suppress(Cancelled, AttemptFailed):
+            self._total = reader.count(limits.COUNT_SECONDS)
 
     def _metadata(self) -> Metadata:
         order = self.assignment

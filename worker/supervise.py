@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 from webapp.actions import attempts
 from webapp.actions.sweep import in_words
-from webapp.datasets.catalog import Dataset
+from webapp.datasets import sources
+from webapp.datasets.declaration import Dataset
 from webapp.datasets.parameters import bind_values
 from webapp.domain import limits
 from webapp.domain.errors import AttemptFailed, ErrorCode, ExportError, export_error
@@ -22,8 +25,6 @@ from webapp.resources import Resources
 from webapp.store.exports import Progress
 from worker.children import Child, Children
 from worker.messages import Assignment, Failed, Finished, Message, Progressed
-
-MIB = 1024 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +57,15 @@ async def run_attempt(resources: Resources, children: Children, export: Export) 
         detail = f"there is no dataset named {export.dataset} any more"
         await attempts.fail(resources, export, export_error(ErrorCode.QUERY_ERROR, detail=detail))
         return
+    limit = dataset.execution_limit or resources.settings.execution_limit
     attempt = Attempt(
         export,
         dataset,
-        catalog.source_of(dataset).url,
+        sources.for_attempt(
+            catalog.source_of(dataset).url, f"{export.id}.{export.attempt}", seconds=limit.total_seconds()
+        ),
         resources.storage.temporary(export.id, export.attempt),
-        dataset.execution_limit or resources.settings.execution_limit,
+        limit,
     )
     try:
         await _supervise(resources, children, attempt)
@@ -76,7 +80,7 @@ async def run_attempt(resources: Resources, children: Children, export: Export) 
 
 
 async def _supervise(resources: Resources, children: Children, attempt: Attempt) -> None:
-    async with children.child() as child:
+    async with _child(children, attempt) as child:
         try:
             await child.assign(_assignment(attempt))
             outcome = await _watch(resources, child, attempt)
@@ -97,6 +101,18 @@ async def _supervise(resources: Resources, children: Children, attempt: Attempt)
             await attempts.fail(resources, attempt.export, _error(attempt, outcome))
         case _:
             await attempts.fail(resources, attempt.export, export_error(ErrorCode.WORKER_LOST))
+
+
+@contextlib.asynccontextmanager
+async def _child(children: Children, attempt: Attempt) -> AsyncGenerator[Child]:
+    """A child that had to be killed could not end its query itself."""
+    child: Child | None = None
+    try:
+        async with children.child() as child:
+            yield child
+    finally:
+        if child is not None and child.process.returncode != 0:
+            await asyncio.to_thread(sources.end_query, attempt.url)
 
 
 async def _watch(resources: Resources, child: Child, attempt: Attempt) -> Message | None:
@@ -179,18 +195,13 @@ def _assignment(attempt: Attempt) -> Assignment:
         path=str(attempt.temporary),
         row_limit=dataset.row_limit,
         max_bytes=dataset.max_bytes,
-        memory_mib=-(-_memory(dataset) // MIB),
+        memory_mib=dataset.memory_mib,
     )
-
-
-def _memory(dataset: Dataset) -> int:
-    """Bytes that the child may use beyond what it has when it starts."""
-    return dataset.memory_limit or limits.ATTEMPT_MEMORY_MIB * MIB
 
 
 def _error(attempt: Attempt, failed: Failed) -> ExportError:
     """Whoever ran out of memory does not know as it was declared how much there was."""
     details = failed.details
     if failed.code == ErrorCode.OUT_OF_MEMORY:
-        details = details | {"limit": told_size(_memory(attempt.dataset))}
+        details = details | {"limit": told_size(attempt.dataset.memory_bytes)}
     return export_error(ErrorCode(failed.code), **details)

@@ -27,8 +27,8 @@ from webapp.domain.exports import retry_by_hand as retried
 from webapp.domain.formats import Options, options_json, parse_options
 from webapp.domain.ids import is_id, new_id
 from webapp.resources import Resources
-from webapp.store import idempotency, people
 from webapp.store import exports as rows
+from webapp.store import idempotency, people
 
 DAY = timedelta(seconds=limits.IDEMPOTENCY_KEY_LIFETIME)
 

@@ -33,6 +33,11 @@ class RowReader(Protocol):
         ...
 
     @property
+    def counts_beside(self) -> bool:
+        """Whether `count` may run in another thread while the rows are read."""
+        ...
+
+    @property
     def invalid_text(self) -> int:
         """How many cells so far held text that is not valid in its encoding; bad bytes became U+FFFD."""
         ...

@@ -50,6 +50,8 @@ class DuckdbReader:
 
     invalid_text = 0
 
+    counts_beside = False
+
     def __init__(self, place: Place, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> None:
         self._halted: Exception | None = None
         self._closed = threading.Event()

@@ -104,6 +104,8 @@ def _second_connection(url: str) -> Generator[Connection, None, None]:
 class MysqlReader:
     """See `RowReader`. With `seconds`, everything it does must be over by then: TIMEOUT."""
 
+    counts_beside = False
+
     def __init__(self, url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> None:
         self.invalid_text = 0
         self._url = url

@@ -75,6 +75,8 @@ def open_reader(url: str, sql: str, params: Mapping[str, Any], *, seconds: float
 class PostgresReader:
     """See `RowReader`. With `seconds`, everything it does must be over by then: TIMEOUT."""
 
+    counts_beside = False
+
     def __init__(self, url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> None:
         self.invalid_text = 0
         self._halt = Halt(seconds)

@@ -101,6 +101,8 @@ class PythonReader:
 
     invalid_text = 0
 
+    counts_beside = False
+
     def __init__(self, name: str, source: PythonSource, *, seconds: float | None) -> None:
         self._name = name
         self._source = source

@@ -72,6 +72,8 @@ def open_reader(url: str, sql: str, params: Mapping[str, Any], *, seconds: float
 class SqliteReader:
     """See `RowReader`. With `seconds`, everything it does must be over by then: TIMEOUT."""
 
+    counts_beside = True
+
     def __init__(self, path: Path, sql: str, params: Mapping[str, Any], *, seconds: float | None) -> None:
         self.invalid_text = 0
         self._path = path
