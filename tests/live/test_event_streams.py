@@ -16,12 +16,12 @@ from selectolax.lexbor import LexborHTMLParser
 from sqlalchemy import delete, insert, select, update
 
 from webapp.actions import attempts, exports, people
-from webapp.api.events import LATE, OVERLAP, Replay
 from webapp.domain.access import Viewer
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.events import Event
 from webapp.domain.exports import Export, Phase, Status
 from webapp.domain.ids import new_id
+from webapp.live.replay import LATE, OVERLAP, Replay
 from webapp.resources import Resources
 from webapp.store import events as rows
 from webapp.store.exports import Progress
@@ -306,7 +306,7 @@ async def test_a_late_commit_during_the_cut_is_told_on_resuming(make_export: Exp
 async def test_replays_of_many_come_whole_and_in_batches(
     make_export: ExportMaker, resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webapp.api.events.BATCH", 7)
+    monkeypatch.setattr("webapp.live.replay.BATCH", 7)
     for _ in range(10):
         await make_export(Status.SUCCESS)
     seqs = [event.seq for event in await resumed(resources, 5, unordered=False)]

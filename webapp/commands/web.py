@@ -12,6 +12,9 @@ from webapp.commands.listening import open_listener
 from webapp.settings import Settings
 
 SHUTDOWN_SECONDS = 10
+PING_SECONDS = 30.0
+"""A WebSocket whose peer does not answer a ping by the next one is dropped."""
+WS_BYTES = 64 * 1024
 
 
 def run_web(settings: Settings) -> int:
@@ -47,6 +50,10 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
         create_app(settings),
         loop="uvloop",
         http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=WS_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
         lifespan="on",
         log_config=None,
         access_log=False,

@@ -21,6 +21,9 @@ EVENT_TYPES = (
     "export.cancelled",
 )
 
+TERMINAL_TYPES = ("export.succeeded", "export.failed", "export.timed_out", "export.cancelled")
+"""Ends of an export, which nobody who waits for it may miss."""
+
 _TYPE_OF: Mapping[Status, str] = {
     Status.PENDING: "export.created",
     Status.QUEUED: "export.queued",

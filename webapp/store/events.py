@@ -51,6 +51,10 @@ async def get(store: Store, event_id: str) -> Event | None:
     return from_row(row) if row else None
 
 
+async def get_many(store: Store, ids: Sequence[str]) -> Sequence[Event]:
+    return [from_row(row) for row in await store.fetch_all(select(events).where(events.c.id.in_(ids)))]
+
+
 async def at(store: Store, seq: int) -> Event | None:
     row = await store.fetch_one(select(events).where(events.c.seq == seq))
     return from_row(row) if row else None

@@ -192,9 +192,9 @@ deliveries = Table(
     Index("ix_deliveries_state_created", "state", "created_at", "id"),
     Index("ix_deliveries_created", "created_at", "id"),
     Index("ix_deliveries_export_created", "export_id", "created_at", "id"),
-    Index("ix_deliveries_owed", "next_attempt_at", "endpoint_id", sqlite_where=text("state = 'pending'"),
+    Index("ix_deliveries_owed", "endpoint_id", "next_attempt_at", sqlite_where=text("state = 'pending'"),
           postgresql_where=text("state = 'pending'")),
-    Index("ix_deliveries_leased", "lease_until", "endpoint_id", sqlite_where=text("lease_until IS NOT NULL"),
+    Index("ix_deliveries_leased", "endpoint_id", "lease_until", sqlite_where=text("lease_until IS NOT NULL"),
           postgresql_where=text("lease_until IS NOT NULL")),
 )  # fmt: skip
 
@@ -247,6 +247,20 @@ inspector_requests = Table(
     Index("ix_inspector_requests_token_received", "token", "received_at", "id"),
     Index("ix_inspector_requests_received", "received_at"),
     Index("ix_inspector_requests_webhook", "token", "webhook_id"),
+)
+
+client_acks = Table(
+    "client_acks",
+    metadata,
+    Column("event_id", Text, ForeignKey("events.id", ondelete="CASCADE"), nullable=False),
+    Column("user_id", Text, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    Column("client", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("acked_at", Milliseconds, nullable=False),
+    Column("latency_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("event_id", "user_id", "client"),
+    Index("ix_client_acks_user_client_acked", "user_id", "client", "acked_at"),
+    Index("ix_client_acks_acked", "acked_at"),
 )
 
 audit_log = Table(

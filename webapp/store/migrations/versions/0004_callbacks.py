@@ -84,14 +84,14 @@ def upgrade() -> None:
     op.create_index(
         "ix_deliveries_leased",
         "deliveries",
-        ["lease_until", "endpoint_id"],
+        ["endpoint_id", "lease_until"],
         sqlite_where=sa.text("lease_until IS NOT NULL"),
         postgresql_where=sa.text("lease_until IS NOT NULL"),
     )
     op.create_index(
         "ix_deliveries_owed",
         "deliveries",
-        ["next_attempt_at", "endpoint_id"],
+        ["endpoint_id", "next_attempt_at"],
         sqlite_where=sa.text("state = 'pending'"),
         postgresql_where=sa.text("state = 'pending'"),
     )
