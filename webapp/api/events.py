@@ -13,7 +13,7 @@ from webapp.actions import exports
 from webapp.api.exports import json_response
 from webapp.api.requests import query_limit
 from webapp.domain.events import event_json
-from webapp.live.replay import Replay, position, replay_from
+from webapp.live.replay import Replay, late_events, position, replay_from
 from webapp.live.stream import END, SIGNED_OUT, event_stream, follow, retry_hint
 from webapp.store import events
 from webapp.store import exports as rows
@@ -44,13 +44,15 @@ def _wants_stream(request: Request) -> bool:
 
 
 async def _page(request: Request, *, owner: str | None, export: str | None) -> Response:
+    """What comes after the cursor; where numbers commit out of order, first those before it that may have come late."""
     limit, store = query_limit(request), resources(request).store
     async with store.connection():
-        after = await position(store, request.query_params.get("after") or request.query_params.get("cursor"))
-        found = await events.page(store, owner=owner, export_id=export, after=after or 0, limit=limit + 1)
+        after = await position(store, request.query_params.get("after") or request.query_params.get("cursor")) or 0
+        found = await events.page(store, owner=owner, export_id=export, after=after, limit=limit + 1)
+        late = await late_events(store, after, owner=owner, export=export)
     items = found[:limit]
     next_cursor = items[-1].id if len(found) > limit else None
-    return json_response({"items": [event_json(event) for event in items], "next_cursor": next_cursor})
+    return json_response({"items": [event_json(event) for event in (*late, *items)], "next_cursor": next_cursor})
 
 
 async def _stream(

@@ -49,6 +49,16 @@ async def replay_from(store: Store, given: str | None, *, owner: str | None, exp
     return replay
 
 
+async def late_events(store: Store, seq: int, *, owner: str | None, export: str | None) -> Sequence[Event]:
+    """Events just before the number `seq` that may have been committed after it. Their reader may know them already,
+    and drops the ids that it knows. None where what came before is certain: SQLite, and events of some time ago."""
+    if store.is_sqlite or not seq:
+        return ()
+    certain = await store.now() - LATE
+    before = await events.page(store, owner=owner, export_id=export, after=max(0, seq - OVERLAP), limit=OVERLAP)
+    return [event for event in before if event.seq < seq and event.timestamp >= certain]
+
+
 class Replay:
     """What one reader was told already, so that a late commit is told too and nothing is told twice."""
 
