@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -62,6 +63,8 @@ class Settings:
     max_active_per_user: int
     stream_heartbeat: timedelta
     callback_allow_private: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
     def __repr__(self) -> str:
         return f"Settings(data_dir={str(self.data_dir)!r}, host={self.host!r}, port={self.port})"
@@ -114,6 +117,10 @@ class _Reader:
                 self.problems.append(f"{key}_FILE: cannot read {path} ({error.strerror})")
         return default
 
+    def parts(self, name: str) -> tuple[str, ...]:
+        """Parts between commas."""
+        return tuple(filter(None, (part.strip() for part in self.text(name).split(","))))
+
     def duration(self, name: str, default: str) -> timedelta:
         try:
             return parse_duration(self.text(name, default))
@@ -150,7 +157,6 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     data_dir = Path(reader.text("DATA_DIR", "data")).expanduser().absolute()
     host = reader.text("HOST", "127.0.0.1")
     port = reader.integer("PORT", 8000, low=1, high=65535)
-    shown_host = "localhost" if host in {"0.0.0.0", "::", "127.0.0.1"} else host  # noqa: S104
     config = reader.text("CONFIG")
     settings = Settings(
         data_dir=data_dir,
@@ -163,7 +169,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         storage_url=reader.url("STORAGE_URL", f"file://{quote(str(data_dir))}/files", ("file",)),
         config=Path(config).absolute() if config else None,
         secret_keys=_secret_keys(reader, data_dir),
-        base_url=reader.url("BASE_URL", f"http://{shown_host}:{port}", ("http", "https")).rstrip("/"),
+        base_url=_base_url(reader, host, port),
         host=host,
         port=port,
         live_strategy=LiveStrategy(reader.choice("LIVE_STRATEGY", "poll-then-sse", [s.value for s in LiveStrategy])),
@@ -176,6 +182,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         max_active_per_user=reader.integer("MAX_ACTIVE_PER_USER", 20, low=1, high=10_000),
         stream_heartbeat=reader.duration("STREAM_HEARTBEAT", "15s"),
         callback_allow_private=_allowed_targets(reader),
+        trusted_proxies=_networks(reader, "TRUSTED_PROXIES"),
     )
     if config and not Path(config).is_file():
         reader.problems.append(f"{PREFIX}CONFIG: there is no file {config}")
@@ -184,9 +191,46 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     return settings
 
 
+@dataclass(frozen=True, slots=True)
+class DeskAccess:
+    """How a client reaches a desk. `token` is empty when there is none."""
+
+    url: str
+    token: str
+
+    def __repr__(self) -> str:
+        return f"DeskAccess(url={self.url!r})"
+
+
+def read_desk_access(environ: Mapping[str, str] | None = None) -> DeskAccess:
+    """Raises BadSettings. Makes nothing: a client has no data folder."""
+    reader = _Reader(os.environ if environ is None else environ)
+    host, port = reader.text("HOST", "127.0.0.1"), reader.integer("PORT", 8000, low=1, high=65535)
+    access = DeskAccess(reader.text("URL") or _base_url(reader, host, port), reader.text("TOKEN"))
+    if reader.problems:
+        raise BadSettings(reader.problems)
+    return access
+
+
+def _base_url(reader: _Reader, host: str, port: int) -> str:
+    shown_host = "localhost" if host in {"0.0.0.0", "::", "127.0.0.1"} else host  # noqa: S104
+    return reader.url("BASE_URL", f"http://{shown_host}:{port}", ("http", "https")).rstrip("/")
+
+
+def _networks(reader: _Reader, name: str) -> tuple[str, ...]:
+    """Addresses and CIDRs, separated by commas."""
+    given = reader.parts(name)
+    for part in given:
+        try:
+            ip_network(part)
+        except ValueError:
+            reader.problems.append(f"{PREFIX}{name}: {part} is neither an address nor a network such as 10.1.0.0/16")
+    return given
+
+
 def _allowed_targets(reader: _Reader) -> tuple[str, ...]:
     """CIDRs and `host:port` pairs, separated by commas."""
-    given = tuple(filter(None, (part.strip() for part in reader.text("CALLBACK_ALLOW_PRIVATE").split(","))))
+    given = reader.parts("CALLBACK_ALLOW_PRIVATE")
     for part in given:
         try:
             AllowedTargets.parse([part])

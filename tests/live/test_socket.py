@@ -69,8 +69,7 @@ async def closed(socket: ClientConnection) -> int:
         while True:
             await asyncio.wait_for(socket.recv(), 5)
     except ConnectionClosed as error:
-        assert error.rcvd
-        return error.rcvd.code
+        return error.rcvd.code if error.rcvd else 1006
 
 
 async def is_quiet(socket: ClientConnection, seconds: float = 0.3) -> bool:

@@ -58,7 +58,8 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     uvicorn.Server(config).run(sockets=[listener])
