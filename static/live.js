@@ -10,7 +10,7 @@
     offline: "You are offline. This is the last known state; it continues by itself when you are back.",
     trouble: "The server does not answer. This is the last known state; trying again.",
     signedOut: "You are signed out. Sign in again to see what happened since.",
-    gone: "This export was deleted, or is no longer yours.",
+    gone: "This was deleted, or is no longer yours.",
     remembered: "This is the state from your last visit; checking for news.",
   };
 

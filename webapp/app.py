@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from webapp.actions.changes import Contended
+from webapp.actions.deliveries import CannotRedeliver
 from webapp.actions.exports import AlreadyActive, KeyReused
 from webapp.api.problems import problem
 from webapp.domain.access import NotFound, QuotaExceeded
@@ -24,9 +25,17 @@ from webapp.resources import Resources, open_resources
 from webapp.routes import routes
 from webapp.settings import Settings
 from webapp.store.database import DATABASE_ERRORS
-from webapp.web.context import SignInNeeded
+from webapp.web.context import AdminNeeded, SignInNeeded
 from webapp.web.failures import Refused, failure_of
-from webapp.web.security import BodyLimit, Failures, Identity, RequestLog, SecurityHeaders, shown_path
+from webapp.web.security import (
+    BodyLimit,
+    Failures,
+    Identity,
+    RequestLog,
+    SecurityHeaders,
+    is_receiving,
+    shown_path,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +43,10 @@ PARTS = ("/live", "/stream")
 """How the addresses of page parts end: whoever asks for one must never be led to a page, not even without htmx."""
 
 EXPECTED: tuple[type[Exception], ...] = (
+    AdminNeeded,
     AlreadyActive,
     AttemptFailed,
+    CannotRedeliver,
     Contended,
     HTTPException,
     IllegalTransition,
@@ -90,7 +101,7 @@ def answer_failure(request: Request, error: Exception) -> Response:
     failure, path = failure_of(error), request.scope["path"]
     if failure.status >= 500:
         log.error("%s %s: %s", request.method, shown_path(path), failure.code, exc_info=error)
-    if path.startswith(("/api/", "/healthz", "/readyz")):
+    if path.startswith(("/api/", "/healthz", "/readyz")) or is_receiving(request.scope):
         return problem(failure)
     if path.endswith(PARTS):
         return PlainTextResponse(failure.detail, failure.status, dict(failure.headers))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from webapp.commands.export_codes import EXIT_CODES
 from webapp.commands.failures import run_explained
 from webapp.settings import read_settings
 
@@ -35,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     _add_processes(commands)
     _add_people(commands)
     _add_tokens(commands)
+    _add_exports(commands)
     _add_care(commands)
     return root
 
@@ -103,6 +105,29 @@ def _add_tokens(commands: Commands) -> None:
     revoke.add_argument("id", metavar="ID", help="tok_…, as `token list` shows it")
 
 
+def _add_exports(commands: Commands) -> None:
+    export = _command(
+        commands, "export", _export, "order an export of a desk, wait for it and save the file",
+        "\nA client of the HTTP API: it needs an address and a token, and works from any machine.",
+    )  # fmt: skip
+    export.formatter_class, export.epilog = argparse.RawDescriptionHelpFormatter, EXIT_CODES
+    export.add_argument("dataset", metavar="DATASET", nargs="?", help="what to export")
+    export.add_argument("--format", help="csv, xlsx, jsonl or parquet; default: what FILE ends with, else csv")
+    export.add_argument("--param", dest="params", action="append", default=[], metavar="NAME=VALUE",
+                        help="a parameter of the dataset; repeat it for a list")  # fmt: skip
+    export.add_argument("--option", dest="options", action="append", default=[], metavar="NAME=VALUE",
+                        help="an option of the format: compression=gzip, bom=true, delimiter=tab")  # fmt: skip
+    export.add_argument("--wait", action="store_true", help="until it is done; -o and --again wait anyway")
+    export.add_argument("-o", dest="output", metavar="FILE", help="save the file here, or in this folder; - is stdout")
+    export.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
+    export.add_argument("--again", metavar="ID", help="instead of DATASET: go on with this export (exp_…)")
+    export.add_argument(
+        "--quiet", action="store_true", help="no progress: only the result, errors and notes on the file"
+    )
+    export.add_argument("--url", help="address of the desk; default: EXPORTDESK_URL, else EXPORTDESK_BASE_URL")
+    export.add_argument("--token", help="better: EXPORTDESK_TOKEN, or EXPORTDESK_TOKEN_FILE, which no `ps` shows")
+
+
 def _add_care(commands: Commands) -> None:
     _command(commands, "migrate", _migrate, "bring the database to the version this release needs")
     datasets = _group(commands, "datasets", "look after the declared datasets")
@@ -110,6 +135,12 @@ def _add_care(commands: Commands) -> None:
         datasets, "check", _check_datasets, "find every mistake in the datasets, with file and line",
         "Reads EXPORTDESK_CONFIG, or the demo without one, and runs each query for no rows.",
     )  # fmt: skip
+    keys = _group(commands, "key", "replace the key that seals secrets, in two steps")
+    _command(
+        keys, "rotate", _rotate_key, "put a new key before the one in use",
+        "What is sealed already stays readable. Restart everything afterwards, then run `exportdesk key finish`.",
+    )  # fmt: skip
+    _command(keys, "finish", _finish_key, "seal everything under the new key and drop the old one")
     _command(commands, "doctor", _doctor, "tell what is wrong with this set-up, and the mend")
     _command(commands, "check", _check, "lint, types and tests of a source checkout: what CI runs")
 
@@ -186,6 +217,13 @@ def _revoke_token(arguments: Arguments) -> int:
     return people.run_with_resources(read_settings(), lambda resources: people.revoke_token(resources, arguments.id))
 
 
+def _export(arguments: Arguments) -> int:
+    from webapp.commands import export
+
+    given = {name: value for name, value in vars(arguments).items() if name != "run"}
+    return export.run_export(export.Wanted(**given))
+
+
 def _migrate(_arguments: Arguments) -> int:
     from webapp.commands.database import run_migrate
 
@@ -196,6 +234,18 @@ def _check_datasets(_arguments: Arguments) -> int:
     from webapp.commands.datasets import run_datasets_check
 
     return run_datasets_check(read_settings())
+
+
+def _rotate_key(_arguments: Arguments) -> int:
+    from webapp.commands.key import run_rotate
+
+    return run_rotate(read_settings())
+
+
+def _finish_key(_arguments: Arguments) -> int:
+    from webapp.commands.key import run_finish
+
+    return run_finish(read_settings())
 
 
 def _doctor(_arguments: Arguments) -> int:

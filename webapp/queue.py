@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from arq.connections import ArqRedis
 from arq.constants import health_check_key_suffix
+from arq.jobs import ResultNotFound, SerializationError
 from redis.asyncio import BlockingConnectionPool
 from redis.exceptions import RedisError
 
@@ -23,8 +24,15 @@ Broker = ArqRedis
 
 QUEUE_ERRORS: tuple[type[Exception], ...] = (RedisError, OSError, TimeoutError)
 RUN_EXPORT = "run_export"
+TRY_OUT = "try_out"
+RESULT_KEPT = 60.0
+RESULT_POLLED_EVERY = 0.03
 SOCKET_TIMEOUT = 5.0
 WAKE_CHANNEL = "exportdesk:wake:{queue}"
+
+
+class NoAnswer(Exception):
+    """No worker did the job in time, or it failed there."""
 
 
 class QueueName(StrEnum):
@@ -72,6 +80,21 @@ async def enqueue_export(
     )
     if not_before is None:
         await wake(redis, QueueName.EXPORTS)
+
+
+async def ask(redis: ArqRedis, name: str, *arguments: Any, queue: QueueName, timeout: float) -> Any:
+    """Has a worker do a job and gives back its result. Raises NoAnswer, and QUEUE_ERRORS when there is no broker.
+
+    A job that nobody has begun by then is dropped.
+    """
+    job = await redis.enqueue_job(name, *arguments, _queue_name=queue, _expires=timeout)
+    if job is None:
+        raise NoAnswer
+    await wake(redis, queue)
+    try:
+        return await job.result(timeout, poll_delay=RESULT_POLLED_EVERY)
+    except (TimeoutError, ResultNotFound, SerializationError) as error:
+        raise NoAnswer from error
 
 
 async def wake(redis: Any, queue: QueueName) -> None:

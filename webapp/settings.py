@@ -272,4 +272,9 @@ def source_environment() -> Mapping[str, str]:
 
 def colour_is_unwanted() -> bool:
     """Whether NO_COLOR is set (https://no-color.org) or the terminal has no colours."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return bool(os.environ.get("NO_COLOR")) or terminal_is_dumb()
+
+
+def terminal_is_dumb() -> bool:
+    """Whether the terminal cannot rewrite a line."""
+    return os.environ.get("TERM") == "dumb"

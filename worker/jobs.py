@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from webapp.actions import attempts
+from webapp.actions import attempts, trials
 from webapp.actions.sweep import sweep as run_sweep
+from worker.deliver import send
 from worker.supervise import run_attempt
 
 
@@ -17,3 +18,9 @@ async def run_export(ctx: dict[Any, Any], export_id: str) -> None:
 
 async def sweep(ctx: dict[Any, Any]) -> None:
     await run_sweep(ctx["resources"])
+
+
+async def try_out(ctx: dict[Any, Any], sealed: str) -> str:
+    request = trials.open_request(ctx["resources"], sealed)
+    answer = await send(request.outgoing, time_limit=request.time_limit, guard=ctx["guard"])
+    return trials.seal_answer(ctx["resources"], answer)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,12 +15,16 @@ from arq import cron, func
 from arq.worker import Worker
 
 from webapp import bus, queue
+from webapp.actions import trials
 from webapp.domain import limits
+from webapp.domain.callbacks import TIME_LIMITS
 from webapp.queue import QueueName
 from webapp.resources import Resources, broker_url, open_resources
 from webapp.settings import Settings
 from worker import jobs
 from worker.children import Children
+from worker.dispatch import Dispatcher
+from worker.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +87,15 @@ class WakefulWorker(Worker):
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
 
-def export_worker(resources: Resources, children: Children, redis: Any) -> WakefulWorker:
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What jobs work with, beside the resources."""
+
+    children: Children
+    guard: Guard
+
+
+def export_worker(resources: Resources, tools: Tools, redis: Any) -> WakefulWorker:
     """The supervisor keeps the execution limits; arq's own is beyond them, also when the file is edited meanwhile."""
     settings = resources.settings
     declared = (dataset.execution_limit for dataset in resources.catalog.datasets.values())
@@ -93,18 +106,23 @@ def export_worker(resources: Resources, children: Children, redis: Any) -> Wakef
         queue_name=QueueName.EXPORTS,
         redis_pool=redis,
         max_jobs=settings.worker_slots,
-        ctx={"resources": resources, "children": children},
+        ctx={"resources": resources, "children": tools.children},
     )
 
 
-def callback_worker(resources: Resources, children: Children, redis: Any) -> WakefulWorker:
+def callback_worker(resources: Resources, tools: Tools, redis: Any) -> WakefulWorker:
+    """Sweeps and trials; deliveries are the dispatcher's, beside it."""
     seconds = set(range(0, 60, limits.SWEEP_EVERY))
+    trial_limit = TIME_LIMITS[1] + trials.ANSWERED_WITHIN
     return WakefulWorker(
+        functions=[
+            func(jobs.try_out, name=queue.TRY_OUT, timeout=trial_limit, keep_result=queue.RESULT_KEPT, max_tries=1)
+        ],
         cron_jobs=[cron(jobs.sweep, name="sweep", second=seconds, run_at_startup=True, timeout=60)],
         queue_name=QueueName.CALLBACKS,
         redis_pool=redis,
         max_jobs=10,
-        ctx={"resources": resources, "children": children},
+        ctx={"resources": resources, "guard": tools.guard},
     )
 
 
@@ -117,8 +135,15 @@ async def run_workers(settings: Settings, names: Sequence[str]) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
-    async with open_resources(settings) as resources, _children(warm="exports" in names) as children:
-        tasks = [asyncio.create_task(_keep_running(name, resources, children)) for name in names]
+    async with (
+        open_resources(settings) as resources,
+        _children(warm="exports" in names) as children,
+        Guard.of(resources) as guard,
+    ):
+        tools = Tools(children, guard)
+        tasks = [asyncio.create_task(_keep_running(name, resources, tools)) for name in names]
+        if "callbacks" in names:
+            tasks.append(asyncio.create_task(Dispatcher(resources, guard).run()))
         stop = asyncio.create_task(_until(stopping))
         done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
         for task in (*tasks, stop):
@@ -143,14 +168,14 @@ async def _children(*, warm: bool) -> AsyncGenerator[Children]:
         await children.close()
 
 
-async def _keep_running(name: str, resources: Resources, children: Children) -> None:
+async def _keep_running(name: str, resources: Resources, tools: Tools) -> None:
     """arq's worker ends when Redis drops, so a new one is started, less and less eagerly."""
     wait, longest = RESTART_SECONDS
     lost: list[WakefulWorker] = []
     try:
         while True:
             redis = queue.connect(broker_url(resources.settings))
-            worker = WORKERS[name](resources, children, redis)
+            worker = WORKERS[name](resources, tools, redis)
             lost.append(worker)
             try:
                 await queue.ping(redis)

@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
@@ -16,6 +17,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from webapp.actions import people
 from webapp.domain.access import Viewer
 from webapp.resources import Resources
+from webapp.settings import Settings
 from webapp.web.security import SESSION_COOKIE
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -60,8 +62,9 @@ def free_port() -> int:
 
 
 @pytest.fixture
-async def server(app: Any) -> AsyncIterator[Server]:
-    port, counted = free_port(), RequestLog(app)
+async def server(app: Any, settings: Settings) -> AsyncIterator[Server]:
+    """On the port of `base_url`, where it names one: then the links that the application writes lead here."""
+    port, counted = urlsplit(settings.base_url).port or free_port(), RequestLog(app)
     config = uvicorn.Config(
         counted, host="127.0.0.1", port=port, lifespan="off", log_level="error", timeout_graceful_shutdown=1
     )

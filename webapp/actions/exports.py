@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from webapp import bus
-from webapp.actions import outbox
+from webapp.actions import endpoints, outbox
+from webapp.actions.callback_hosts import check_callback_url
 from webapp.actions.changes import Contended, announce, change, hint, write
 from webapp.actions.datasets import Checked, checked_params
 from webapp.datasets.declaration import Dataset
 from webapp.datasets.relative import moment_in
 from webapp.domain import limits
 from webapp.domain.access import NotFound, QuotaExceeded, Viewer, may_see
+from webapp.domain.callbacks import Endpoint
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.events import snapshot
 from webapp.domain.exports import Export, IllegalTransition, Status
@@ -37,7 +39,8 @@ DAY = timedelta(seconds=limits.IDEMPOTENCY_KEY_LIFETIME)
 class Order:
     """What a person or client asks for, as it was sent: nothing in it is trusted.
 
-    In `zone` relative defaults are resolved; without one it is that of the options, else UTC.
+    In `zone` relative defaults are resolved; without one it is that of the options, else UTC. `callback_url` gets an
+    endpoint for this export alone.
     """
 
     dataset: str
@@ -45,6 +48,16 @@ class Order:
     format: str
     options: Mapping[str, Any]
     zone: str | None = None
+    callback_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """`endpoint` is that of the order's `callback_url`, when it was made for this very order."""
+
+    export: Export
+    is_new: bool
+    endpoint: Endpoint | None = None
 
 
 class KeyReused(Exception):
@@ -62,7 +75,15 @@ class AlreadyActive(Exception):
 async def order(
     resources: Resources, viewer: Viewer, wanted: Order, *, defaults: Options, idempotency_key: str | None = None
 ) -> tuple[Export, bool]:
-    """The export that answers this order, and whether it is new.
+    """As `place`, for who asks for no callback: the export, and whether it is new."""
+    placed = await place(resources, viewer, wanted, defaults=defaults, idempotency_key=idempotency_key)
+    return placed.export, placed.is_new
+
+
+async def place(
+    resources: Resources, viewer: Viewer, wanted: Order, *, defaults: Options, idempotency_key: str | None = None
+) -> Placed:
+    """The export that answers this order.
 
     Raises Invalid with every mistake at once, QuotaExceeded, KeyReused. It is durable when this returns.
     """
@@ -81,10 +102,10 @@ async def order(
         version=1,
         created_at=now,
     )
-    stored, is_new = await _write_order(resources, export, wanted, idempotency_key)
-    if not is_new:
-        return stored, False
-    return await hand_over(resources, stored.id), True
+    placed = await _write_order(resources, viewer, export, wanted, idempotency_key)
+    if not placed.is_new:
+        return placed
+    return replace(placed, export=await hand_over(resources, placed.export.id))
 
 
 async def check_order(
@@ -110,6 +131,11 @@ async def check_order(
             options = options_json(parse_options(wanted.options, wanted.format, defaults=defaults), wanted.format)
         except Invalid as invalid:
             errors += invalid.errors
+    if wanted.callback_url is not None:
+        try:
+            await check_callback_url(resources, wanted.callback_url)
+        except Invalid as invalid:
+            errors += invalid.errors
     if errors:
         raise Invalid(errors)
     return dataset, checked, options
@@ -122,11 +148,18 @@ def order_key(owner: str, dataset: str, params: Mapping[str, Any], format: str, 
 
 
 def _as_sent(owner: str, wanted: Order) -> str:
-    return order_key(owner, wanted.dataset, wanted.params, wanted.format, wanted.options)
+    """What a key stands for: the order's own key and, behind a colon, that of its callback."""
+    sent = order_key(owner, wanted.dataset, wanted.params, wanted.format, wanted.options)
+    return sent if wanted.callback_url is None else f"{sent}:{hashlib.sha256(wanted.callback_url.encode()).hexdigest()}"
 
 
-async def _write_order(resources: Resources, export: Export, wanted: Order, key: str | None) -> tuple[Export, bool]:
-    """A key stands for what was sent: the same body may mean another moment when a default is relative to now."""
+def _is_same(used: str, sent: str, answered: Export | None, export: Export) -> bool:
+    """Sent alike, or to the same effect: the same body may mean another moment when a default is relative to now."""
+    is_alike = answered is not None and answered.order_key == export.order_key
+    return used == sent or (is_alike and used.partition(":")[2] == sent.partition(":")[2])
+
+
+async def _write_order(resources: Resources, viewer: Viewer, export: Export, wanted: Order, key: str | None) -> Placed:
     store = resources.store
     async with store.transaction():
         await people.lock_user(store, export.owner)
@@ -134,20 +167,23 @@ async def _write_order(resources: Resources, export: Export, wanted: Order, key:
         since = export.created_at - DAY
         if key is not None and (use := await idempotency.find(store, export.owner, key, since=since)):
             answered = await rows.get(store, use.export_id)
-            if use.order_key != sent and not (answered and answered.order_key == export.order_key):
+            if not _is_same(use.order_key, sent, answered, export):
                 raise KeyReused
             if answered:
-                return answered, False
+                return Placed(answered, False)
         active = await rows.get_active_by_order(store, export.order_key)
+        answer, made = active or export, None
         if active is None:
             await _require_quota(resources, export.owner)
             await rows.insert(store, export)
+        if wanted.callback_url is not None:
+            made = await endpoints.attach(resources, viewer, answer, wanted.callback_url)
+        if active is None:
             await outbox.record(resources, export, at=export.created_at)
-        answer = active or export
         if key is not None:
             use = idempotency.KeyUse(sent, answer.id)
             await idempotency.remember(store, export.owner, key, use, at=export.created_at)
-        return answer, active is None
+        return Placed(answer, active is None, made)
 
 
 async def _require_quota(resources: Resources, owner: str) -> None:

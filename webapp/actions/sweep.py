@@ -11,14 +11,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from webapp import queue
-from webapp.actions import attempts
+from webapp.actions import attempts, inspectors
 from webapp.actions.changes import Contended, change
+from webapp.actions.endpoint_secrets import drop_expired_secrets
 from webapp.actions.exports import DAY, hand_over
 from webapp.domain import limits
 from webapp.domain.access import NotFound
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.exports import Export, IllegalTransition, Status, expire
 from webapp.resources import Resources
+from webapp.store import endpoints as endpoint_rows
 from webapp.store import events, idempotency, people
 from webapp.store import exports as rows
 
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 
 BATCH = 200
 ORPHAN_AGE = 3600.0
+UNUSED_EVERY = 60.0
+"""Seconds. What is looked for without an index, and in no hurry, is looked for by one sweep in so many seconds."""
 
 
 async def sweep(resources: Resources) -> Counter[str]:
@@ -126,13 +130,30 @@ async def _delete_orphans(resources: Resources, now: datetime) -> int:
 
 
 async def _purge(resources: Resources, now: datetime) -> int:
-    """Events, idempotency keys, sessions and sign-in links past their time."""
+    """Events, idempotency keys, sessions, sign-in links and what inspectors keep, past their time."""
     async with resources.store.transaction():
         count = await events.purge(resources.store, before=now - resources.settings.event_retention, limit=BATCH)
         await idempotency.purge(resources.store, before=now - DAY)
         count += await people.delete_expired_sessions(resources.store, now=now)
         count += await people.delete_spent_links(resources.store, now=now)
+        count += await inspectors.purge(resources, now - resources.settings.event_retention)
     return count
+
+
+async def _delete_unused_endpoints(resources: Resources, now: datetime) -> int:
+    """Their deliveries went with their events, or are over and their export is gone."""
+    if not _is_turn(now):
+        return 0
+    async with resources.store.transaction():
+        return await endpoint_rows.remove_unused(resources.store, limit=BATCH)
+
+
+async def _drop_expired_secrets(resources: Resources, now: datetime) -> int:
+    return await drop_expired_secrets(resources) if _is_turn(now) else 0
+
+
+def _is_turn(now: datetime) -> bool:
+    return now.timestamp() % UNUSED_EVERY < limits.SWEEP_EVERY
 
 
 async def _each(found: Sequence[Export], mend: Callable[[Export], Awaitable[object]]) -> int:
@@ -171,4 +192,6 @@ STEPS: dict[str, Callable[[Resources, datetime], Awaitable[int]]] = {
     "expired": _expire_files,
     "orphans deleted": _delete_orphans,
     "purged": _purge,
+    "endpoints deleted": _delete_unused_endpoints,
+    "secrets dropped": _drop_expired_secrets,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,8 +15,7 @@ from starlette.responses import Response
 from webapp.actions import exports
 from webapp.api.requests import (
     OrderBody,
-    decode_cursor,
-    encode_cursor,
+    query_cursor,
     query_limit,
     query_name,
     query_since,
@@ -28,6 +28,7 @@ from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.exports import Export
 from webapp.domain.formats import API_DEFAULTS
 from webapp.store.exports import ListFilter
+from webapp.web import cursors
 from webapp.web.context import export_id, hub, resources, viewer
 
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -40,11 +41,18 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 async def order(request: Request) -> Response:
     """202 with a new export, or 200 with the one that already answers this order."""
     who, body = viewer(request), await read_body(request, OrderBody)
-    wanted = exports.Order(body.dataset, body.params, body.format, body.options)
-    export, is_new = await exports.order(
+    wanted = exports.Order(body.dataset, body.params, body.format, body.options, callback_url=body.callback_url)
+    placed = await exports.place(
         resources(request), who, wanted, defaults=API_DEFAULTS, idempotency_key=_idempotency_key(request)
     )
-    return await _answer(request, export, status=202 if is_new else 200)
+    return await _answer(request, placed.export, status=202 if placed.is_new else 200, more=_callback(placed))
+
+
+def _callback(placed: exports.Placed) -> dict[str, Any]:
+    """The one time that its secret is shown."""
+    if (made := placed.endpoint) is None:
+        return {}
+    return {"callback": {"endpoint_id": made.id, "url": made.settings.url, "secret": made.secrets[0].value}}
 
 
 async def index(request: Request) -> Response:
@@ -58,10 +66,10 @@ async def index(request: Request) -> Response:
         format=query_name(request, "format"),
         since=query_since(request),
     )
-    after = decode_cursor(request.query_params.get("cursor"))
+    after = query_cursor(request, "exp")
     page, more = await exports.list_page(resources(request), chosen, limit=query_limit(request), after=after)
     items = await exports.describe(resources(request), *page)
-    next_cursor = encode_cursor(page[-1].created_at, page[-1].id) if more else None
+    next_cursor = cursors.encode(page[-1].created_at, page[-1].id) if more else None
     return json_response({"items": items, "next_cursor": next_cursor})
 
 
@@ -91,7 +99,9 @@ async def delete(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def _answer(request: Request, export: Export, *, status: int = 200) -> Response:
+async def _answer(
+    request: Request, export: Export, *, status: int = 200, more: Mapping[str, Any] | None = None
+) -> Response:
     [content] = await exports.describe(resources(request), export)
     headers = {"ETag": etag(export, content["queue_position"]), "Cache-Control": "private, no-cache"}
     if export.is_active:
@@ -101,7 +111,7 @@ async def _answer(request: Request, export: Export, *, status: int = 200) -> Res
         return Response(status_code=304, headers=headers)
     if status != 200 or request.method == "POST":
         headers["Location"] = f"{resources(request).settings.base_url}/api/v1/exports/{export.id}"
-    return json_response(content, status, headers)
+    return json_response(content | dict(more or {}), status, headers)
 
 
 def etag(export: Export, queue_position: int | None) -> str:

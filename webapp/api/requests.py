@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from datetime import UTC, date, datetime, time
@@ -15,7 +13,7 @@ from starlette.requests import Request
 from webapp.domain import limits
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.exports import Status
-from webapp.domain.ids import is_id
+from webapp.web import cursors
 from webapp.web.failures import Refused
 
 T = TypeVar("T")
@@ -28,6 +26,7 @@ class OrderBody(msgspec.Struct, forbid_unknown_fields=True):
     params: dict[str, Any] = {}
     format: str = "csv"
     options: dict[str, Any] = {}
+    callback_url: str | None = None
 
 
 class PreviewBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,33 +100,25 @@ def query_name(request: Request, name: str) -> str | None:
 
 
 def query_since(request: Request) -> datetime | None:
-    """A date or an RFC 3339 time; without a zone it is UTC."""
     text = request.query_params.get("since")
-    if not text:
-        return None
+    return moment(text, "since") if text else None
+
+
+def moment(text: str, field: str) -> datetime:
+    """A date or an RFC 3339 time; without a zone it is UTC. Raises Invalid."""
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
             return datetime.combine(date.fromisoformat(text), time(), UTC)
-        moment = datetime.fromisoformat(text.replace(" ", "+"))
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        found = datetime.fromisoformat(text.replace(" ", "+"))
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError) as error:
-        raise Invalid([FieldError("since", "Must be a date or time such as 2026-01-31T08:00:00Z.")]) from error
+        raise Invalid([FieldError(field, "Must be a date or time such as 2026-01-31T08:00:00Z.")]) from error
 
 
-def encode_cursor(moment: datetime, export_id: str) -> str:
-    raw = f"{moment.timestamp():.3f} {export_id}"
-    return base64.urlsafe_b64encode(raw.encode()).decode().rstrip("=")
-
-
-def decode_cursor(text: str | None) -> tuple[datetime, str] | None:
+def query_cursor(request: Request, prefix: str) -> tuple[datetime, str] | None:
     """Raises Invalid for what we did not make."""
-    if not text:
-        return None
-    try:
-        raw = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)).decode("ascii")
-        seconds, _, export_id = raw.partition(" ")
-        if not is_id(export_id, "exp"):
-            raise ValueError(export_id)
-        return datetime.fromtimestamp(round(float(seconds), 3), UTC), export_id
-    except (ValueError, binascii.Error, UnicodeError, OverflowError, OSError) as error:
-        raise Invalid([FieldError("cursor", "Use next_cursor of the page before, unchanged.")]) from error
+    text = request.query_params.get("cursor")
+    after = cursors.decode(text, prefix)
+    if text and after is None:
+        raise Invalid([FieldError("cursor", "Use next_cursor of the page before, unchanged.")])
+    return after

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import asyncpg
 from sqlalchemy import text
@@ -30,13 +32,20 @@ async def _migrate(url: str) -> tuple[str | None, str]:
 
 async def current_version(url: str) -> str | None:
     """None for a database that has no tables yet."""
-    store = Store(url)
-    await store.open()
     try:
-        async with store.connection():
+        async with opened_store(url) as store, store.connection():
             row = await store.fetch_one(text("SELECT version_num FROM alembic_version"))
             return row["version_num"] if row else None
     except (sqlite3.OperationalError, asyncpg.UndefinedTableError):
         return None
+
+
+@asynccontextmanager
+async def opened_store(url: str) -> AsyncGenerator[Store]:
+    """A store for the length of a block, without the rest of the resources."""
+    store = Store(url)
+    await store.open()
+    try:
+        yield store
     finally:
         await store.close()

@@ -15,15 +15,17 @@ from typing import Any
 from sqlalchemy import func, select
 
 from webapp import queue, storage
+from webapp.commands.database import opened_store
 from webapp.commands.datasets import answer_problems
 from webapp.commands.failures import EXIT_PROBLEM, explain
+from webapp.commands.key import count_unsealable
 from webapp.commands.terminal import coloured, say
 from webapp.domain import limits
 from webapp.domain.exports import Status
 from webapp.queue import QueueName
 from webapp.resources import broker_url, open_catalog
+from webapp.sealing import Sealer
 from webapp.settings import BadSettings, Settings, read_settings
-from webapp.store.database import Store
 from webapp.store.schema import OutdatedSchema, head_version, require_current_schema
 from webapp.store.tables import exports
 from webapp.web.words import counted
@@ -131,11 +133,25 @@ async def database_schema(settings: Settings) -> str:
 
 
 async def database_clock(settings: Settings) -> str:
-    async with _opened_store(settings) as store, store.connection():
+    async with opened_store(settings.database_url) as store, store.connection():
         drift = abs(datetime.now(UTC) - await store.now())
     if drift > LARGEST_DRIFT:
         raise Unwell(f"the database's clock is {drift.total_seconds():.0f} s off this machine's", "run NTP on both")
     return f"within {max(1, round(drift.total_seconds() * 1000))} ms of this machine's"
+
+
+async def sealed_secrets(settings: Settings) -> str:
+    """Whether the keys that are there open what is sealed in the database."""
+    async with opened_store(settings.database_url) as store:
+        locked = await count_unsealable(store, Sealer(*settings.secret_keys))
+    if locked:
+        raise Unwell(
+            f"{counted(locked, 'endpoint')} sealed under a key that is not there",
+            "add that key behind the one in use (separated by a space), or delete the endpoint and register it anew",
+        )
+    if len(settings.secret_keys) > 1:
+        return "all of them open; a rotation is under way, end it with: exportdesk key finish"
+    return "all of them open"
 
 
 async def broker(settings: Settings) -> str:
@@ -189,7 +205,7 @@ async def datasets(settings: Settings) -> str:
 async def stuck_work(settings: Settings) -> str:
     """What should have moved on, by the database's clock."""
     stuck: list[str] = []
-    async with _opened_store(settings) as store, store.connection():
+    async with opened_store(settings.database_url) as store, store.connection():
         now = await store.now()
         for status, column, seconds in _thresholds(settings):
             since = now - timedelta(seconds=seconds + SLACK)
@@ -207,26 +223,13 @@ def _thresholds(settings: Settings) -> Iterator[tuple[Status, str, float]]:
     yield Status.QUEUED, "queued_at", settings.execution_limit.total_seconds()
 
 
-class _opened_store:
-    """A store for the length of a block, without the rest of the resources."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.store = Store(settings.database_url)
-
-    async def __aenter__(self) -> Store:
-        await self.store.open()
-        return self.store
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.store.close()
-
-
 CHECKS: dict[str, Check] = {
     "data folder": data_folder,
     "secret key": secret_key,
     "front end": front_end,
     "database": database_schema,
     "database clock": database_clock,
+    "sealed secrets": sealed_secrets,
     "broker": broker,
     "workers": workers,
     "finished files": finished_files,
@@ -234,7 +237,7 @@ CHECKS: dict[str, Check] = {
     "stuck work": stuck_work,
 }
 
-NEED_DATABASE = frozenset({"database clock", "stuck work"})
+NEED_DATABASE = frozenset({"database clock", "sealed secrets", "stuck work"})
 MENDS = {
     "database": "start it, or check EXPORTDESK_DATABASE_URL",
     "datasets": "exportdesk datasets check",

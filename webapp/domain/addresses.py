@@ -98,8 +98,9 @@ class AllowedTargets:
         """By the name and port that were asked for, or by the address that is dialled."""
         if (host.lower().rstrip("."), port) in self.hosts:
             return True
-        plain = None if address is None else unwrapped(address)
-        return plain is not None and any(plain in network for network in self.networks)
+        if address is None:
+            return False
+        return any(one in network for network in self.networks for one in (address, unwrapped(address)))
 
 
 def _network(text: str) -> Network:
@@ -113,4 +114,5 @@ def _host_and_port(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"{text} is neither a network such as 10.1.0.0/16 nor host:port")
-    return host.strip("[]").lower().rstrip("."), int(port)
+    name = host.strip("[]").lower().rstrip(".")
+    return str(parse_address(name) or name), int(port)

@@ -287,10 +287,10 @@ def after_answer(endpoint: Endpoint, answer: Answer, *, at: datetime) -> Endpoin
         failing_since=endpoint.failing_since or at,
         last_failure_at=at,
     )
+    if endpoint.disabled_at is not None:
+        return failing
     if answer.error is ErrorClass.GONE:
-        return replace(failing, disabled_at=endpoint.disabled_at or at, disabled_reason="GONE")
+        return replace(failing, disabled_at=at, disabled_reason="GONE")
     assert failing.failing_since is not None
     is_over = failing.failures_in_row >= DISABLE_AFTER_FAILURES and at - failing.failing_since >= DISABLE_AFTER
-    if is_over and endpoint.disabled_at is None:
-        return replace(failing, disabled_at=at, disabled_reason="FAILING")
-    return failing
+    return replace(failing, disabled_at=at, disabled_reason="FAILING") if is_over else failing

@@ -20,6 +20,11 @@ OTHER_PROTOCOLS = frozenset(
 
 LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+BRACKETED = re.compile(r"\[[0-9a-f.]*:[0-9a-f:.]*\](:[0-9]*)?", re.IGNORECASE)
+"""An IPv6 address and nothing beside it. `urlsplit` passes over what stands before or behind the brackets."""
+
+AMBIGUOUS = frozenset("ßẞς\u200c\u200d")
+"""The two standards for international names read these as different hosts."""
 FORBIDDEN_HOST = "This address is private, local or reserved; callbacks may reach public addresses only."
 
 
@@ -66,18 +71,28 @@ def parse_target(url: str, allowed: AllowedTargets | None = None) -> Target:
     try:
         parts = urlsplit(url)
         port = parts.port
+        url.encode()
     except ValueError as error:
         raise BadTarget("This is not a URL; its host or port cannot be read.") from error
     scheme = parts.scheme.lower()
     if scheme not in DEFAULT_PORTS:
         raise BadTarget("A URL starts with https:// (or http://).")
-    if "@" in parts.netloc:
-        raise BadTarget("A URL must not hold a user name or password. Use a custom header instead.")
+    _check_authority(parts.netloc)
     target = Target(scheme, _host(parts.hostname or ""), port or DEFAULT_PORTS[scheme], _path(parts.path, parts.query))
     if port == 0:
         raise BadTarget("Port 0 cannot be reached.")
     _check_reach(target, allowed or AllowedTargets())
     return target
+
+
+def _check_authority(authority: str) -> None:
+    """What `urlsplit` would take apart in a way that not every reader does."""
+    if "@" in authority:
+        raise BadTarget("A URL must not hold a user name or password. Use a custom header instead.")
+    if AMBIGUOUS.intersection(authority):
+        raise BadTarget("Write this host in its ASCII form (xn--…): programs disagree on what its letters mean.")
+    if ("[" in authority or "]" in authority) and not BRACKETED.fullmatch(authority):
+        raise BadTarget("The host is not an IPv6 address.")
 
 
 def _check_reach(target: Target, allowed: AllowedTargets) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
@@ -17,17 +16,17 @@ from webapp.domain import limits
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Status, eta_seconds, progress, rate
 from webapp.domain.formats import FORMATS
-from webapp.domain.ids import is_id
 from webapp.pages import wording
+from webapp.pages.export_deliveries import export_deliveries
 from webapp.pages.wording import Badge
 from webapp.store import events, people
 from webapp.store import exports as rows
 from webapp.store.exports import ListFilter
+from webapp.web import cursors
 from webapp.web.context import resources, viewer
 
 TEXT_LENGTH = 200
 TIMELINE_EVENTS = 200
-CURSOR = re.compile(r"([0-9]{1,14})-(exp_[0-9a-z]{26})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def parse_list_query(params: ImmutableMultiDict[str, str], who: Viewer) -> ListQ
         since=_date(params.get("since", "")),
         text=params.get("q", "").strip().replace("\0", "")[:TEXT_LENGTH] or None,
         everybody=who.is_admin and params.get("all") == "1",
-        cursor=cursor if CURSOR.fullmatch(cursor) else None,
+        cursor=cursor if cursors.decode(cursor, "exp") else None,
     )
 
 
@@ -117,7 +116,7 @@ async def list_context(request: Request, query: ListQuery) -> dict[str, Any]:
     """`exports` as they are stored, `rows` as they are told, and where the next page begins."""
     who, desk = viewer(request), resources(request)
     found, more = await actions.list_page(
-        desk, query.filter(who), limit=limits.PAGE_SIZE, after=parse_cursor(query.cursor)
+        desk, query.filter(who), limit=limits.PAGE_SIZE, after=cursors.decode(query.cursor, "exp")
     )
     async with desk.store.connection():
         now = await desk.store.now()
@@ -129,7 +128,7 @@ async def list_context(request: Request, query: ListQuery) -> dict[str, Any]:
         "exports": found,
         "rows": [_row(request, export, owners) for export in found],
         "has_any": has_any,
-        "older": query.url(cursor=cursor_after(found[-1])) if more else None,
+        "older": query.url(cursor=cursors.encode(found[-1].created_at, found[-1].id)) if more else None,
         "now": now,
     }
 
@@ -155,9 +154,14 @@ async def detail_context(request: Request, export: Export) -> dict[str, Any]:
         position = await rows.queue_position(desk.store, export)
         happened = await events.page(desk.store, export_id=export.id, limit=TIMELINE_EVENTS)
         owners = await people.user_names(desk.store, [export.owner]) if export.owner != who.id else {}
-    return {"viewer": who, "export": export, "now": now, "owner": owners.get(export.owner, "")} | told(
-        request, export, now, position, wording.timeline(happened)
-    )
+    return {
+        "viewer": who,
+        "export": export,
+        "now": now,
+        "owner": owners.get(export.owner, ""),
+        "callbacks": await export_deliveries(request, export),
+        **told(request, export, now, position, wording.timeline(happened)),
+    }
 
 
 def told(
@@ -179,18 +183,6 @@ def told(
         "warnings": [wording.told_warning(warning) for warning in export.warnings],
         "steps": steps,
     }
-
-
-def cursor_after(export: Export) -> str:
-    return f"{round(export.created_at.timestamp() * 1000)}-{export.id}"
-
-
-def parse_cursor(cursor: str | None) -> tuple[datetime, str] | None:
-    match = CURSOR.fullmatch(cursor or "")
-    if match is None or not is_id(match[2], "exp"):
-        return None
-    seconds, milliseconds = divmod(int(match[1]), 1000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=milliseconds * 1000), match[2]
 
 
 def _date(text: str) -> date | None:

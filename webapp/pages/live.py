@@ -166,16 +166,16 @@ async def detail_stream(request: Request) -> Response:
         current = await exports.get(resources(request), viewer(request), export.id)
         return await detail_live(request, current)
 
-    return event_stream(request, _stream(request, read, owner=export.owner, ids=frozenset({export.id})))
+    return event_stream(request, snapshots(request, read, owner=export.owner, ids=frozenset({export.id})))
 
 
 async def list_stream(request: Request) -> Response:
     query = list_query(request)
     owner = None if query.everybody and viewer(request).is_admin else viewer(request).id
-    return event_stream(request, _stream(request, lambda: list_live(request, query), owner=owner, ids=None))
+    return event_stream(request, snapshots(request, lambda: list_live(request, query), owner=owner, ids=None))
 
 
-async def _stream(
+async def snapshots(
     request: Request, read: Callable[[], Any], *, owner: str | None, ids: frozenset[str] | None
 ) -> AsyncIterator[ServerSentEvent]:
     """A snapshot at once, then one whenever what it shows has changed."""

@@ -7,12 +7,16 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, exists, func, insert, or_, select, text, update
 
 from webapp.domain.callbacks import Endpoint, EndpointSettings, Secret
 from webapp.sealing import Sealer
 from webapp.store.database import Store
-from webapp.store.tables import endpoints
+from webapp.store.tables import deliveries, endpoints, exports
+
+SEALED = ("sealed_headers", "sealed_secrets", "sealed_encryption_key")
+REGISTERING = 4_270_001
+"""A lock of PostgreSQL: whoever adds endpoints counts them first."""
 
 
 class SealedSecret(msgspec.Struct, array_like=True):
@@ -64,6 +68,11 @@ def from_row(row: Mapping[str, Any], sealer: Sealer) -> Endpoint:
 
 
 def to_row(endpoint: Endpoint, sealer: Sealer) -> dict[str, Any]:
+    return _sealed(_plain(endpoint), sealer)
+
+
+def _plain(endpoint: Endpoint) -> dict[str, Any]:
+    """The row before anything is sealed."""
     settings = endpoint.settings
     secrets = [SealedSecret(secret.value, secret.created_at, secret.expires_at) for secret in endpoint.secrets]
     return {
@@ -77,9 +86,9 @@ def to_row(endpoint: Endpoint, sealer: Sealer) -> dict[str, Any]:
         "time_limit_ms": round(settings.time_limit * 1000),
         "max_in_flight": settings.max_in_flight,
         "rate": settings.rate,
-        "sealed_headers": sealer.seal(msgspec.json.encode(settings.headers).decode()),
-        "sealed_secrets": sealer.seal(msgspec.json.encode(secrets).decode()),
-        "sealed_encryption_key": sealer.seal(settings.encryption_key) if settings.encryption_key else None,
+        "sealed_headers": msgspec.json.encode(settings.headers).decode(),
+        "sealed_secrets": msgspec.json.encode(secrets).decode(),
+        "sealed_encryption_key": settings.encryption_key,
         "created_by": endpoint.created_by,
         "created_at": endpoint.created_at,
         "updated_at": endpoint.updated_at,
@@ -87,6 +96,10 @@ def to_row(endpoint: Endpoint, sealer: Sealer) -> dict[str, Any]:
         "export_id": endpoint.export_id,
         **health(endpoint),
     }
+
+
+def _sealed(row: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
+    return {name: sealer.seal(value) if name in SEALED and value else value for name, value in row.items()}
 
 
 def health(endpoint: Endpoint) -> dict[str, Any]:
@@ -106,9 +119,10 @@ async def add(store: Store, endpoint: Endpoint, sealer: Sealer) -> None:
     await store.execute(insert(endpoints).values(**to_row(endpoint, sealer)))
 
 
-async def get(store: Store, endpoint_id: str, sealer: Sealer) -> Endpoint | None:
-    """None for one that was deleted."""
-    row = await store.fetch_one(select(endpoints).where(endpoints.c.id == endpoint_id, _is_there()))
+async def get(store: Store, endpoint_id: str, sealer: Sealer, *, lock: bool = False) -> Endpoint | None:
+    """None for one that was deleted. Locked until the transaction ends, if so wished."""
+    query = select(endpoints).where(endpoints.c.id == endpoint_id, _is_there())
+    row = await store.fetch_one(query.with_for_update() if lock else query)
     return from_row(row, sealer) if row else None
 
 
@@ -117,16 +131,106 @@ async def get_many(store: Store, ids: Sequence[str], sealer: Sealer) -> dict[str
     return {row["id"]: from_row(row, sealer) for row in rows}
 
 
+async def list_registered(store: Store, sealer: Sealer) -> Sequence[Endpoint]:
+    """Newest first, without those of single exports."""
+    query = select(endpoints).where(endpoints.c.export_id.is_(None), _is_there())
+    rows = await store.fetch_all(query.order_by(endpoints.c.created_at.desc(), endpoints.c.id.desc()))
+    return [from_row(row, sealer) for row in rows]
+
+
+async def of_export(store: Store, export_id: str, sealer: Sealer) -> Sequence[Endpoint]:
+    """Those of this export alone, newest first."""
+    query = select(endpoints).where(endpoints.c.export_id == export_id, _is_there()).order_by(endpoints.c.id.desc())
+    return [from_row(row, sealer) for row in await store.fetch_all(query)]
+
+
+async def count_registered(store: Store) -> int:
+    """Without those of single exports. Inside a transaction nobody else adds one until it ends."""
+    if not store.is_sqlite:
+        await store.fetch_one(text(f"SELECT pg_advisory_xact_lock({REGISTERING})"))
+    query = select(func.count()).where(endpoints.c.export_id.is_(None), _is_there())
+    return int(await store.fetch_val(query))
+
+
+async def count_url(store: Store, url: str) -> int:
+    """How many registered endpoints have exactly this URL."""
+    query = select(func.count()).where(endpoints.c.export_id.is_(None), endpoints.c.url == url, _is_there())
+    return int(await store.fetch_val(query))
+
+
 async def compare_and_set(store: Store, before: Endpoint, after: Endpoint, sealer: Sealer) -> Endpoint | None:
-    """What a person changed; the version counts those changes. None: somebody else was faster."""
-    values = to_row(after, sealer) | {"version": before.version + 1}
+    """What a person changed, and nothing else: a delivery that ends meanwhile writes the health of the same row.
+
+    The version counts those changes. None: somebody else was faster.
+    """
+    old, new = _plain(before), _plain(after)
+    changed = {name: value for name, value in new.items() if old[name] != value}
     row = await store.fetch_one(
         update(endpoints)
         .where(endpoints.c.id == before.id, endpoints.c.version == before.version, _is_there())
-        .values(**values)
+        .values(**_sealed(changed, sealer) | {"version": before.version + 1})
         .returning(endpoints)
     )
     return from_row(row, sealer) if row else None
+
+
+async def wipe(store: Store, endpoint_id: str, sealer: Sealer, *, at: datetime) -> bool:
+    """Takes it out of use with everything secret in it; its deliveries keep their row. False: it was gone already."""
+    query = (
+        update(endpoints)
+        .where(endpoints.c.id == endpoint_id, _is_there())
+        .values(
+            deleted_at=at,
+            updated_at=at,
+            sealed_headers=sealer.seal("[]"),
+            sealed_secrets=sealer.seal("[]"),
+            sealed_encryption_key=None,
+        )
+        .returning(endpoints.c.id)
+    )
+    return await store.fetch_one(query) is not None
+
+
+async def remove_unused(store: Store, *, limit: int) -> int:
+    """Rows of deleted endpoints without a delivery, and of exports that are gone with all their deliveries over."""
+    owed = deliveries.c.endpoint_id == endpoints.c.id
+    is_empty = ~exists().where(owed)
+    is_over = ~exists().where(owed, deliveries.c.state == "pending")
+    has_export = exists().where(exports.c.id == endpoints.c.export_id)
+    unused = (
+        select(endpoints.c.id)
+        .where(
+            or_(
+                endpoints.c.deleted_at.is_not(None) & is_empty,
+                endpoints.c.export_id.is_not(None) & ~has_export & is_over,
+            )
+        )
+        .limit(limit)
+    )
+    rows = await store.fetch_all(
+        delete(endpoints).where(endpoints.c.id.in_(unused.scalar_subquery())).returning(endpoints.c.id)
+    )
+    return len(rows)
+
+
+async def changed_ones(store: Store, sealer: Sealer) -> Sequence[Endpoint]:
+    """Those that a person changed after they were made: only they can have more than one secret."""
+    rows = await store.fetch_all(select(endpoints).where(endpoints.c.version > 1, _is_there()))
+    return [from_row(row, sealer) for row in rows]
+
+
+async def sealed_after(
+    store: Store, endpoint_id: str, *, limit: int, lock: bool = False
+) -> Sequence[Mapping[str, Any]]:
+    """`id` and every sealed column, deleted endpoints too, in the order of their ids."""
+    columns = [endpoints.c[name] for name in SEALED]
+    query = select(endpoints.c.id, *columns).where(endpoints.c.id > endpoint_id).order_by(endpoints.c.id).limit(limit)
+    return await store.fetch_all(query.with_for_update() if lock else query)
+
+
+async def set_sealed(store: Store, endpoint_id: str, values: Mapping[str, str | None]) -> None:
+    """The same secrets under another key: no change of the endpoint."""
+    await store.execute(update(endpoints).where(endpoints.c.id == endpoint_id).values(**values))
 
 
 async def interested(store: Store, export_id: str) -> Sequence[Mapping[str, Any]]:

@@ -14,6 +14,10 @@ class SignInNeeded(Exception):
     """Nobody is signed in: a page answers with the sign-in form, everything else with 401."""
 
 
+class AdminNeeded(Exception):
+    """Who is signed in is not an admin."""
+
+
 def resources(connection: HTTPConnection) -> Resources:
     return connection.app.state.resources
 
@@ -30,13 +34,35 @@ def viewer(connection: HTTPConnection) -> Viewer:
     return found
 
 
+def admin(connection: HTTPConnection) -> Viewer:
+    """The admin behind the request. Raises SignInNeeded and AdminNeeded."""
+    found = viewer(connection)
+    if not found.is_admin:
+        raise AdminNeeded
+    return found
+
+
 def viewer_or_none(connection: HTTPConnection) -> Viewer | None:
     return connection.scope.get("viewer")
 
 
 def export_id(connection: HTTPConnection) -> str:
     """Raises NotFound for what cannot be an id."""
-    text = connection.path_params["export_id"]
-    if not is_id(text, "exp"):
+    return _path_id(connection, "export_id", "exp")
+
+
+def endpoint_id(connection: HTTPConnection) -> str:
+    """Raises NotFound for what cannot be an id."""
+    return _path_id(connection, "endpoint_id", "end")
+
+
+def delivery_id(connection: HTTPConnection) -> str:
+    """Raises NotFound for what cannot be an id."""
+    return _path_id(connection, "delivery_id", "dlv")
+
+
+def _path_id(connection: HTTPConnection, name: str, prefix: str) -> str:
+    text = connection.path_params[name]
+    if not is_id(text, prefix):
         raise NotFound
     return text

@@ -9,12 +9,13 @@ from http import HTTPStatus
 from starlette.exceptions import HTTPException
 
 from webapp.actions.changes import Contended
+from webapp.actions.deliveries import CannotRedeliver
 from webapp.actions.exports import AlreadyActive, KeyReused
 from webapp.domain.access import NotFound, QuotaExceeded
 from webapp.domain.errors import AttemptFailed, FieldError, Invalid, export_error
 from webapp.domain.exports import IllegalTransition
 from webapp.store.database import DATABASE_ERRORS
-from webapp.web.context import SignInNeeded
+from webapp.web.context import AdminNeeded, SignInNeeded
 
 
 class Refused(Exception):
@@ -57,10 +58,14 @@ def failure_of(error: Exception) -> Failure:
             return Failure(404, "NOT_FOUND", "There is no such thing, or it is not yours.")
         case SignInNeeded():
             return Failure(401, "SIGN_IN_NEEDED", "Sign in, or send a valid token.", {"WWW-Authenticate": "Bearer"})
+        case AdminNeeded():
+            return Failure(403, "FORBIDDEN", "Only an admin may do this.")
         case IllegalTransition():
             extra = {"status_of_export": error.current.value}
             return Failure(409, "ILLEGAL_TRANSITION", f"The export is {error.current.value}, so this cannot be done.",
                            extra=extra)  # fmt: skip
+        case CannotRedeliver():
+            return Failure(409, "DELIVERY_CANCELLED", "Its endpoint was deleted, so it cannot be sent again.")
         case AlreadyActive():
             return Failure(409, "ALREADY_ACTIVE", str(error), extra={"export_id": error.export.id})
         case QuotaExceeded():

@@ -31,9 +31,28 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "left-active": ("bad", "{exports} left as before: the same order is already waiting or running."),
     "left-busy": ("bad", "{exports} left as before: the desk was busy. Try again in a moment."),
     "nothing-selected": ("note", "Nothing was selected. Tick the exports that are meant, then choose what to do."),
+    "inspectors-full": ("bad", "There are as many inspectors as there may be. Throw one away first."),
+    "inspector-changed": ("good", "Saved."),
+    "inspector-cleared": ("good", "What had arrived is cleared."),
+    "inspector-deleted": ("good", "The inspector was thrown away. Its URL answers 404 from now on."),
     "illegal": ("bad", "This export is {status}, so this cannot be done any more."),
+    "endpoint-saved": ("good", "Endpoint saved."),
+    "endpoint-unresolved": (
+        "note",
+        "The host's name leads nowhere at the moment; it is looked up again at each request.",
+    ),
+    "endpoint-paused": ("good", "Endpoint paused. What happens meanwhile is kept, and sent once it is resumed."),
+    "endpoint-resumed": ("good", "Endpoint resumed."),
+    "endpoint-deleted": ("good", "Endpoint deleted. Its deliveries that were still waiting are cancelled."),
+    "hosts-saved": ("good", "Hosts saved."),
+    "redelivered": ("good", "{deliveries} put in line to be sent again."),
+    "not-redelivered": ("bad", "{deliveries} left as before: being sent just now, cancelled, or not there any more."),
+    "no-delivery-selected": ("note", "Nothing was selected. Tick the deliveries that are meant."),
+    "recovered": ("good", "{deliveries} put in line to be sent again, each as on its first try."),
+    "nothing-to-recover": ("note", "Nothing was missed since then."),
+    "no-time": ("bad", "Say since when, as a date and a time."),
 }
-"""Tone and sentence. `{exports}` counts the value `n`."""
+"""Tone and sentence. `{exports}` and `{deliveries}` count the value `n`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +69,9 @@ class Flash:
     @property
     def text(self) -> str:
         count = self.values.get("n", 1)
-        exports = counted(count if isinstance(count, int) else 1, "export")
-        return SENTENCES[self.code][1].format_map({"status": "", **self.values, "exports": exports})
+        n = count if isinstance(count, int) else 1
+        counts = {"exports": counted(n, "export"), "deliveries": counted(n, "delivery", "deliveries")}
+        return SENTENCES[self.code][1].format_map({"status": "", **self.values, **counts})
 
 
 def flash(code: str, **values: str | int) -> Flash:

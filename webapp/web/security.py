@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from urllib.parse import quote, urlsplit
@@ -23,6 +24,9 @@ SESSION_COOKIE = "exportdesk_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LOGGED_PATH = 500
 OPEN_PATHS = ("/static/", "/healthz", "/readyz")
+RECEIVER = re.compile(r"/inspect/[^/]+")
+HIDDEN = re.compile(r"(/sign-in/once/|/inspect/)[^/]*")
+"""Parts of addresses that let in whoever knows them: in a log they are left out."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "; ".join(
@@ -101,9 +105,16 @@ class RequestLog:
 
 
 def shown_path(path: str) -> str:
-    """For a log: without the token of a one-time link, and escaped, so that no client can write lines of its own."""
-    prefix = "/sign-in/once/"
-    return prefix + "…" if path.startswith(prefix) else quote(path[:LOGGED_PATH], safe="/:@!$&'()*+,;=~")
+    """For a log: without the token of a one-time link or an inspector, and escaped, so that no client can write lines
+    of its own."""
+    known = HIDDEN.match(path)
+    start, rest = (known[1] + "…", path[known.end() :]) if known else ("", path)
+    return start + quote(rest[:LOGGED_PATH], safe="/:@!$&'()*+,;=~")
+
+
+def is_receiving(scope: Scope) -> bool:
+    """Whether it is a callback for an inspector. The same address is a page too, which keeps all its checks."""
+    return scope["method"] == "POST" and RECEIVER.fullmatch(scope["path"]) is not None
 
 
 class Failures:
@@ -172,6 +183,9 @@ class Identity:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"} or scope["path"].startswith(OPEN_PATHS):
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] == "http" and is_receiving(scope):
             await self.app(scope, receive, send)
             return
         connection = HTTPConnection(scope)

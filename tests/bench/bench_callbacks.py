@@ -1,0 +1,138 @@
+"""Callback deliveries to a fast local receiver: a callbacks worker with its database against a bare aiohttp loop.
+
+The rival POSTs the same body with as many headers at the same concurrency and keeps no books. Receiver, worker and
+rival are processes of their own; on two cores the receiver has one and the sender the other. Both rates are the
+receiver's: requests from the first to the last of them. Budget: 0.5 of the rival's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from owing import all_deliveries, owe, register
+
+from webapp.domain.callbacks import DeliveryState
+from webapp.resources import open_resources
+from webapp.settings import read_settings
+from webapp.store.schema import migrate
+
+ENDPOINTS, IN_FLIGHT = 10, 20
+HERE = Path(__file__).parent
+
+
+@contextmanager
+def receiver(count: int, *options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    command = [sys.executable, str(HERE / "fast_receiver.py"), str(count), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    try:
+        yield int(process.stdout.readline()), process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def line_of(process: subprocess.Popen[str]) -> list[float]:
+    assert process.stdout
+    return [float(number) for number in process.stdout.readline().split()]
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    names = {
+        "EXPORTDESK_DATA_DIR": str(folder),
+        "EXPORTDESK_REDIS_URL": f"unix://{folder}/redis.sock",
+        "EXPORTDESK_CALLBACK_ALLOW_PRIVATE": "127.0.0.0/8",
+        "EXPORTDESK_CONFIG": "",
+        "PYTHONPATH": str(HERE.parents[1]),
+    }
+    return {**os.environ, **names, **more}
+
+
+def ours(count: int) -> float:
+    """Requests a second, with everything recorded."""
+    with tempfile.TemporaryDirectory() as folder, receiver(count) as (port, receiving):
+        environ = environment(Path(folder))
+        asyncio.run(prepare(environ, f"http://127.0.0.1:{port}/hook", count))
+        worker = subprocess.Popen([sys.executable, "-m", "worker", "callbacks"], env=environ, stderr=subprocess.DEVNULL)
+        (seconds,) = line_of(receiving)
+        time.sleep(1)
+        worker.send_signal(signal.SIGTERM)
+        worker.wait()
+        assert asyncio.run(are_all_recorded(environ)), "not all of them are recorded as succeeded"
+    return (count - 1) / seconds
+
+
+async def prepare(environ: dict[str, str], url: str, count: int) -> None:
+    settings = read_settings(environ)
+    await migrate(settings.database_url)
+    async with open_resources(settings) as resources:
+        for number in range(ENDPOINTS):
+            endpoint = await register(resources, f"{url}/{number}", max_in_flight=IN_FLIGHT, rate=500)
+            await owe(resources, endpoint, count // ENDPOINTS)
+
+
+async def are_all_recorded(environ: dict[str, str]) -> bool:
+    async with open_resources(read_settings(environ)) as resources:
+        found = await all_deliveries(resources)
+    return {(one.state, one.attempts) for one in found} == {(DeliveryState.SUCCEEDED, 1)}
+
+
+def theirs(count: int) -> float:
+    with receiver(count) as (port, receiving):
+        subprocess.run([sys.executable, __file__, "--bare", str(port), "--count", str(count)], check=True)
+        (seconds,) = line_of(receiving)
+    return (count - 1) / seconds
+
+
+async def bare(port: int, count: int) -> None:
+    left = iter(range(count))
+    headers = {f"X-Header-{number}": "value " * 8 for number in range(8)}
+    body = b"{" + b'"name": "value", ' * 12 + b'"last": 1}'
+
+    async def work(session: aiohttp.ClientSession) -> None:
+        for number in left:
+            url = f"http://127.0.0.1:{port}/hook/{number % ENDPOINTS}"
+            async with session.post(url, data=body, headers=headers) as response:
+                await response.read()
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await asyncio.gather(*(work(session) for _ in range(ENDPOINTS * IN_FLIGHT)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=6000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.bare:
+        asyncio.run(bare(chosen.bare, chosen.count))
+        return
+    rates: dict[str, list[float]] = {"exportdesk": [], "bare aiohttp": []}
+    for _ in range(chosen.rounds):
+        rates["exportdesk"].append(ours(chosen.count))
+        rates["bare aiohttp"].append(theirs(chosen.count))
+    print(f"{'':16}{'requests/s':>12}  rounds")
+    for name, found in rates.items():
+        print(f"{name:16}{statistics.median(found):12,.0f}  {' '.join(f'{rate:,.0f}' for rate in found)}")
+    print(f"{chosen.count} deliveries to {ENDPOINTS} endpoints, {IN_FLIGHT} in flight each; SQLite; no broker")
+    print(f"ratio: {statistics.median(rates['exportdesk']) / statistics.median(rates['bare aiohttp']):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""The dispatcher over a real store, a real broker and real receivers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import receivers
+import standardwebhooks
+from dispatching import all_are, dispatching, reaching_loopback, until
+from owing import all_attempts, all_deliveries, endpoint_now, owe, register
+from receivers import answer, in_turn, receiver
+
+from webapp import bus, queue
+from webapp.actions import sending
+from webapp.domain.callbacks import Answer, DeliveryState, ErrorClass
+from webapp.resources import Resources
+from worker import dispatch
+
+
+@pytest.fixture
+def ours(resources: Resources) -> Resources:
+    return reaching_loopback(resources)
+
+
+async def test_what_is_owed_is_sent_signed_and_recorded(ours: Resources) -> None:
+    async with receiver(answer(200, b"thanks")) as made, dispatching(ours):
+        endpoint = await register(ours, made.url)
+        await owe(ours, endpoint, 3)
+        await until(ours, all_are("succeeded"))
+    secret = endpoint.secrets[0].value
+    for arrived in made.requests:
+        assert standardwebhooks.Webhook(secret).verify(arrived.body, dict(arrived.headers))["data"]["status"] == "SUCCESS"
+    deliveries = await all_deliveries(ours)
+    assert sorted(one.id for one in made.requests) == sorted(one.event_id for one in deliveries)
+    for attempt in await all_attempts(ours):
+        assert attempt.finished_at is not None
+        assert attempt.answer is not None
+        assert (attempt.answer.status, attempt.answer.body, attempt.number) == (200, "thanks", 1)
+    after = await endpoint_now(ours, endpoint)
+    assert after.last_success_at is not None
+    assert (await all_deliveries(ours))[0].lease_until is None
+
+
+async def test_a_wake_up_makes_it_immediate_and_open_pages_are_told(ours: Resources) -> None:
+    async with receiver() as made, dispatching(ours), bus.listen(ours.redis, bus.CHANNEL) as heard:
+        endpoint = await register(ours, made.url)
+        await asyncio.sleep(0.3)
+        times: list[float] = []
+        for number in range(1, 6):
+            await owe(ours, endpoint)
+            started = time.monotonic()
+            await queue.wake(ours.redis, queue.QueueName.CALLBACKS)
+            await made.until(number)
+            times.append(time.monotonic() - started)
+            await asyncio.sleep(0.1)
+        hints = [bus.decode(message) for _ in range(9) if (message := await heard.get_message(timeout=0.2))]
+    assert sorted(times)[2] < 0.1
+    assert bus.Hint(endpoint.id, bus.CALLBACKS, 0) in hints
+
+
+async def test_without_a_broker_it_looks_by_itself(ours: Resources) -> None:
+    redis = queue.connect("unix:///nowhere/redis.sock")
+    alone = replace(ours, redis=redis)
+    async with receiver() as made, dispatching(alone):
+        await asyncio.sleep(0.2)
+        started = time.monotonic()
+        await owe(alone, await register(alone, made.url))
+        await until(alone, all_are("succeeded"))
+        assert time.monotonic() - started < 2
+    await redis.aclose(close_connection_pool=True)
+
+
+async def test_a_broker_that_comes_back_is_heard_again(ours: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "LOOK_EVERY", 0.1)
+    async with receiver() as made, dispatching(ours):
+        endpoint = await register(ours, made.url)
+        await asyncio.sleep(0.3)
+        await ours.redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        await asyncio.sleep(0.5)
+        monkeypatch.setattr(dispatch, "LOOK_EVERY", 30)
+        await asyncio.sleep(0.2)
+        await owe(ours, endpoint)
+        await queue.wake(ours.redis, queue.QueueName.CALLBACKS)
+        await made.until(1, seconds=2)
+        await until(ours, all_are("succeeded"))
+
+
+async def test_a_failure_is_tried_again_when_it_is_due_under_the_same_id(ours: Resources) -> None:
+    async with receiver(in_turn(answer(500, b"no"), answer(503), answer(204))) as made, dispatching(ours):
+        await owe(ours, await register(ours, made.url, waits=(0.3, 0.3, 5.0)))
+        (delivery,) = await until(ours, all_are("succeeded"))
+    assert len({one.id for one in made.requests}) == 1
+    waits = [later.at - earlier.at for earlier, later in zip(made.requests, made.requests[1:], strict=False)]
+    assert all(0.29 <= wait < 0.8 for wait in waits)
+    assert (delivery.attempts, delivery.failures) == (3, 0)
+    assert [one.answer and one.answer.status for one in await all_attempts(ours)] == [500, 503, 204]
+
+
+async def test_each_endpoint_has_its_limits(ours: Resources) -> None:
+    async with receiver(answer(204, after=0.05)) as narrow, receiver(answer(204)) as slow, dispatching(ours):
+        await owe(ours, await register(ours, narrow.url, max_in_flight=3, rate=500), 20)
+        await owe(ours, await register(ours, slow.url, max_in_flight=50, rate=5), 12)
+        await until(ours, all_are("succeeded"))
+    assert narrow.most_at_once == 3
+    times = [one.at for one in slow.requests]
+    assert max(sum(1 for other in times if at <= other < at + 0.9) for at in times) <= 5
+    assert times[-1] - times[0] < 4
+
+
+async def test_endpoints_that_hang_delay_nobody(ours: Resources) -> None:
+    async with receiver(receivers.hang) as bad, receiver() as good, dispatching(ours):
+        for _ in range(10):
+            await owe(ours, await register(ours, bad.url, time_limit=3.0), 20)
+        await bad.until(50)
+        fine = await register(ours, good.url, max_in_flight=50, rate=500)
+        started = time.monotonic()
+        await owe(ours, fine, 100)
+        await queue.wake(ours.redis, queue.QueueName.CALLBACKS)
+        await until(ours, lambda found: sum(one.state == "succeeded" for one in found) == 100)
+        assert time.monotonic() - started < 2
+        assert bad.most_at_once == 50
+
+
+async def test_no_more_are_in_flight_in_all_than_may_be(ours: Resources) -> None:
+    async with receiver(answer(204, after=0.02)) as made, dispatching(ours, most=7):
+        for _ in range(4):
+            await owe(ours, await register(ours, made.url), 10)
+        await until(ours, all_are("succeeded"))
+    assert made.most_at_once == 7
+
+
+async def test_told_to_stop_it_waits_for_what_is_nearly_done(ours: Resources) -> None:
+    async with receiver(answer(204, after=0.5)) as made:
+        async with dispatching(ours):
+            await owe(ours, await register(ours, made.url))
+            await made.until(1)
+        (delivery,) = await all_deliveries(ours)
+    assert delivery.state is DeliveryState.SUCCEEDED
+
+
+async def test_told_to_stop_it_breaks_off_what_hangs_and_leaves_it_owed(
+    ours: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "STOP_SECONDS", 0.3)
+    async with receiver(in_turn(receivers.hang, answer(204))) as made:
+        async with dispatching(ours):
+            endpoint = await register(ours, made.url)
+            await owe(ours, endpoint)
+            await made.until(1)
+        (delivery,) = await all_deliveries(ours)
+        (attempt,) = await all_attempts(ours)
+        assert (delivery.state, delivery.lease_until, delivery.failures) == (DeliveryState.PENDING, None, 0)
+        assert attempt.answer == Answer(ErrorClass.INTERRUPTED)
+        assert (await endpoint_now(ours, endpoint)).failures_in_row == 0
+        async with dispatching(ours):
+            (delivery,) = await until(ours, all_are("succeeded"), seconds=2)
+    assert delivery.attempts == 2
+
+
+async def test_told_to_stop_while_it_claims_it_puts_back(ours: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim, claimed = sending.claim, asyncio.Event()
+
+    async def slowly(*arguments: Any, **options: Any) -> Any:
+        work = await claim(*arguments, **options)
+        claimed.set()
+        await asyncio.sleep(0.3)
+        return work
+
+    monkeypatch.setattr(sending, "claim", slowly)
+    async with receiver() as made:
+        await owe(ours, await register(ours, made.url), 3)
+        async with dispatching(ours):
+            await claimed.wait()
+        assert made.connections == 0
+    assert {(one.attempts, one.lease_until) for one in await all_deliveries(ours)} == {(0, None)}
+    assert await all_attempts(ours) == []
+
+
+def failing_first(times: int, works: Callable[..., Any]) -> Callable[..., Any]:
+    left = iter(range(times))
+
+    async def step(*arguments: Any, **options: Any) -> Any:
+        if next(left, None) is not None:
+            raise ConnectionError("the database is away")
+        return await works(*arguments, **options)
+
+    return step
+
+
+async def test_results_wait_for_a_database_that_is_away(ours: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "TRY_AGAIN", 0.05)
+    monkeypatch.setattr(sending, "record", failing_first(3, sending.record))
+    async with receiver() as made, dispatching(ours):
+        await owe(ours, await register(ours, made.url), 5)
+        await until(ours, all_are("succeeded"))
+    assert len(made.requests) == 5
+
+
+async def test_claims_wait_for_a_database_that_is_away(ours: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(sending, "claim", failing_first(3, sending.claim))
+    async with receiver() as made, dispatching(ours):
+        await owe(ours, await register(ours, made.url), 5)
+        await until(ours, all_are("succeeded"))
+    assert len(made.requests) == 5
+
+
+async def test_what_takes_long_stays_leased(ours: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "LEASE_RENEWED_EVERY", 0.1)
+    async with receiver(answer(204, after=0.8)) as made, dispatching(ours):
+        await owe(ours, await register(ours, made.url))
+        await made.until(1)
+        (begun,) = await all_deliveries(ours)
+        await asyncio.sleep(0.5)
+        (later,) = await all_deliveries(ours)
+        assert begun.lease_until is not None
+        assert later.lease_until is not None
+        assert (later.lease_until - begun.lease_until).total_seconds() >= 0.3
+        await until(ours, all_are("succeeded"))
+
+
+async def test_a_mistake_of_ours_is_a_failure_like_others(ours: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def mistaken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(dispatch, "send", mistaken)
+    async with dispatching(ours):
+        await owe(ours, await register(ours, "http://127.0.0.1:1/", waits=(60.0,)))
+        (delivery,) = await until(ours, lambda found: found[0].failures == 1)
+    assert delivery.last_error is ErrorClass.INTERRUPTED
+
+
+async def test_two_dispatchers_send_each_once(ours: Resources) -> None:
+    async with receiver() as made, dispatching(ours), dispatching(ours):
+        for _ in range(4):
+            await owe(ours, await register(ours, made.url, max_in_flight=10, rate=500), 50)
+        await until(ours, all_are("succeeded"), seconds=20)
+    assert set(Counter(one.id for one in made.requests).values()) == {1}
+    assert len(made.requests) == 200

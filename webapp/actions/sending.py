@@ -1,0 +1,329 @@
+"""The store's side of sending: claim what is owed, keep it leased, record what came of it.
+
+An attempt is on record before its request starts, so a worker that dies in the middle leaves a trace: its lease runs
+out, the attempt ends as interrupted, and the delivery is claimed again under the same `webhook-id`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from webapp import bus
+from webapp.actions import messages
+from webapp.actions.changes import hint
+from webapp.actions.messages import Outgoing
+from webapp.domain.callbacks import (
+    BODY_KEPT,
+    LEASE_SECONDS,
+    Answer,
+    Delivery,
+    DeliveryAttempt,
+    DeliveryState,
+    Endpoint,
+    ErrorClass,
+    Message,
+    after_answer,
+    after_attempt,
+)
+from webapp.domain.ids import new_id
+from webapp.resources import Resources
+from webapp.sealing import Unsealable
+from webapp.store import endpoints, leases, people
+from webapp.store.leases import Room
+from webapp.store.types import from_milliseconds, to_milliseconds
+
+log = logging.getLogger(__name__)
+
+ACTOR = "exportdesk"
+ENDPOINTS_AT_ONCE = 100
+LOOK_AGAIN = 0.05
+"""Seconds until an endpoint that has been sent as many a second as it wants is looked at again."""
+
+BROKEN_FOR = timedelta(minutes=1)
+"""How long an endpoint is left alone whose secrets cannot be opened, or used."""
+
+_dice = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A delivery that is leased to us under `token`, and the request that is on record for it."""
+
+    delivery: Delivery
+    endpoint: Endpoint
+    message: Message
+    attempt: DeliveryAttempt
+    outgoing: Outgoing
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    work: Work
+    answer: Answer
+
+
+async def seconds_until_owed(resources: Resources) -> float | None:
+    """0 when there is something to claim; None when there is nothing but what waits for others to end."""
+    async with resources.store.connection():
+        at = await resources.store.now()
+        waits = [_wait(room, at) for room in await leases.rooms(resources.store, at)]
+    return min((wait for wait in waits if wait is not None), default=None)
+
+
+def _wait(room: Room, at: datetime) -> float | None:
+    if room.due_at > at:
+        return (room.due_at - at).total_seconds()
+    if room.room > 0:
+        return 0.0
+    return LOOK_AGAIN if room.is_at_rate else None
+
+
+async def claim(resources: Resources, token: str, *, limit: int) -> list[Work]:
+    """Leases what is owed, as much as each endpoint takes and fairly between them, and begins an attempt of each."""
+    store = resources.store
+    async with store.transaction():
+        at = await store.now()
+        locked = await leases.lock_owed(store, at)
+        rooms = [room for room in await leases.rooms(store, at, among=locked) if room.due_at <= at]
+        chosen = shares(rooms, limit)
+        if not chosen:
+            return []
+        ids = await leases.owed(store, chosen, at)
+        taken = await leases.take(store, ids, token, at=at, until=_lease_end(at))
+        await leases.interrupt(store, [row["id"] for row in taken], at=at)
+        work = await _composed(resources, taken, token, at=at)
+        await leases.begin(store, [_begun(one) for one in work])
+    return work
+
+
+def shares(rooms: Sequence[Room], limit: int) -> dict[str, int]:
+    """How many for each endpoint: one after the other in turns, first those that have least in flight."""
+    waiting = [room for room in rooms if room.room > 0]
+    waiting.sort(key=lambda room: (room.live, room.due_at))
+    del waiting[ENDPOINTS_AT_ONCE:]
+    given = {room.endpoint_id: 0 for room in waiting}
+    while limit > 0 and waiting:
+        for room in waiting[:limit]:
+            given[room.endpoint_id] += 1
+        limit -= len(waiting)
+        waiting = [room for room in waiting if given[room.endpoint_id] < room.room]
+    return {endpoint_id: share for endpoint_id, share in given.items() if share}
+
+
+def _lease_end(at: datetime) -> datetime:
+    return at + timedelta(seconds=LEASE_SECONDS)
+
+
+async def _composed(
+    resources: Resources, taken: Sequence[Mapping[str, Any]], token: str, *, at: datetime
+) -> list[Work]:
+    """What is to be sent, signed. An endpoint for which that cannot be done keeps nobody else waiting."""
+    store = resources.store
+    events = await leases.events_of(store, list({row["event_id"] for row in taken}))
+    rows = await leases.endpoint_rows(store, list({row["endpoint_id"] for row in taken}))
+    opened = {row["id"]: _opened(resources, row) for row in rows}
+    work: list[Work] = []
+    broken: set[str] = set()
+    for row in taken:
+        endpoint = opened[row["endpoint_id"]]
+        composed = endpoint and _work(row, endpoint, events[row["event_id"]], token, at)
+        if composed:
+            work.append(composed)
+        else:
+            broken.add(row["endpoint_id"])
+    if broken:
+        left = [{"id": row["id"], "attempt": ""} for row in taken if row["endpoint_id"] in broken]
+        await leases.undo(store, left, token)
+        for endpoint_id in broken:
+            await leases.postpone(store, endpoint_id, at=at, until=at + BROKEN_FOR)
+    return [one for one in work if one.endpoint.id not in broken]
+
+
+def _opened(resources: Resources, row: Mapping[str, Any]) -> Endpoint | None:
+    try:
+        return endpoints.from_row(row, resources.sealer)
+    except Unsealable:
+        log.error(
+            "the secrets of endpoint %s were sealed under a key that is not here; see `exportdesk key`", row["id"]
+        )
+        return None
+
+
+def _work(
+    row: Mapping[str, Any], endpoint: Endpoint, event: Mapping[str, Any], token: str, at: datetime
+) -> Work | None:
+    delivery = _delivery(row, at)
+    data = msgspec.json.decode(event["data"])
+    message = Message(row["event_id"], row["event_type"], from_milliseconds(event["timestamp"]), data)
+    secrets = [secret.value for secret in endpoint.valid_secrets(at)]
+    try:
+        sent = messages.outgoing(endpoint.settings, secrets, message, at=at)
+    except Exception:
+        log.exception("endpoint %s: nothing can be signed or encrypted for it", endpoint.id)
+        return None
+    attempt = DeliveryAttempt(
+        id=new_id("att"),
+        delivery_id=delivery.id,
+        endpoint_id=endpoint.id,
+        number=delivery.attempts,
+        started_at=at,
+        url=sent.url,
+        request_headers=messages.shown_headers(endpoint.settings, sent),
+        request_body=sent.body[:BODY_KEPT].decode("utf-8", "ignore"),
+    )
+    return Work(delivery, endpoint, message, attempt, sent, token)
+
+
+def _delivery(row: Mapping[str, Any], at: datetime) -> Delivery:
+    return Delivery(
+        id=row["id"],
+        event_id=row["event_id"],
+        event_type=row["event_type"],
+        export_id=row["export_id"],
+        endpoint_id=row["endpoint_id"],
+        state=DeliveryState.PENDING,
+        created_at=from_milliseconds(row["created_at"]),
+        attempts=row["attempts"],
+        failures=row["failures"],
+        next_attempt_at=from_milliseconds(row["next_attempt_at"]),
+        lease_until=_lease_end(at),
+        last_attempt_at=at,
+    )
+
+
+def _begun(work: Work) -> dict[str, Any]:
+    attempt = work.attempt
+    return {
+        "id": attempt.id,
+        "delivery_id": attempt.delivery_id,
+        "endpoint_id": attempt.endpoint_id,
+        "number": attempt.number,
+        "started_at": to_milliseconds(attempt.started_at),
+        "url": attempt.url,
+        "request_headers": msgspec.json.encode(attempt.request_headers).decode(),
+        "request_body": attempt.request_body,
+    }
+
+
+async def renew(resources: Resources, token: str, work: Sequence[Work]) -> None:
+    """Keeps leased what is still being sent or not yet recorded."""
+    async with resources.store.transaction():
+        at = await resources.store.now()
+        await leases.renew(resources.store, [one.delivery.id for one in work], token, until=_lease_end(at))
+
+
+async def record(resources: Resources, ended: Sequence[Ended]) -> int:
+    """Attempts, deliveries and the health of their endpoints, all at once. How many leases were still ours.
+
+    What was claimed by somebody else meanwhile, or cancelled, is left as it is.
+    """
+    store = resources.store
+    async with store.transaction():
+        at = await store.now()
+        await leases.end(store, [_finished(one, at) for one in ended])
+        settled = await leases.settle(store, [_settled(one, at) for one in ended])
+        ours = [one for one in ended if one.work.delivery.id in settled]
+        await _write_health(resources, ours, at=at)
+    return len(ours)
+
+
+async def tell(resources: Resources, endpoint_ids: Iterable[str]) -> None:
+    """Hints to open pages about these endpoints, after the commit."""
+    for endpoint_id in endpoint_ids:
+        await hint(resources, bus.Hint(endpoint_id, bus.CALLBACKS, 0))
+
+
+def _finished(ended: Ended, at: datetime) -> dict[str, Any]:
+    answer = ended.answer
+    return {
+        "id": ended.work.attempt.id,
+        "finished_at": to_milliseconds(at),
+        "status": answer.status,
+        "error": answer.error and answer.error.value,
+        "response_headers": msgspec.json.encode(answer.headers).decode(),
+        "response_body": answer.body,
+        "is_cut": int(answer.is_cut),
+        "duration_ms": round(answer.seconds * 1000),
+    }
+
+
+def _settled(ended: Ended, at: datetime) -> dict[str, Any]:
+    work = ended.work
+    after = after_attempt(work.delivery, ended.answer, work.endpoint.settings.waits, at=at, dice=_dice)
+    return _row(after, work.token)
+
+
+def _row(after: Delivery, token: str) -> dict[str, Any]:
+    return {
+        "id": after.id,
+        "token": token,
+        "attempts": after.attempts,
+        "state": after.state.value,
+        "failures": after.failures,
+        "next_attempt_at": after.next_attempt_at and to_milliseconds(after.next_attempt_at),
+        "completed_at": after.completed_at and to_milliseconds(after.completed_at),
+        "last_status": after.last_status,
+        "last_error": after.last_error and after.last_error.value,
+    }
+
+
+async def _write_health(resources: Resources, ended: Sequence[Ended], *, at: datetime) -> None:
+    """Under a lock, so that no failure is counted by two and written by one."""
+    answers: dict[str, list[Ended]] = defaultdict(list)
+    for one in ended:
+        answers[one.work.endpoint.id].append(one)
+    if not answers:
+        return
+    changes: list[dict[str, Any]] = []
+    for row in await leases.locked_health(resources.store, list(answers)):
+        health = {name: row[name] for name in leases.HEALTH}
+        of_it = answers[row["id"]]
+        before = after = replace(of_it[0].work.endpoint, **health)
+        for one in of_it:
+            after = after_answer(after, one.answer, at=at)
+        changes.append({"id": after.id} | {name: getattr(after, name) for name in leases.HEALTH})
+        if before.disabled_at is None and after.disabled_at is not None:
+            await _audit(resources, after, at=at)
+    await leases.write_health(resources.store, changes)
+
+
+async def _audit(resources: Resources, endpoint: Endpoint, *, at: datetime) -> None:
+    details = {"reason": endpoint.disabled_reason, "failures_in_row": endpoint.failures_in_row}
+    log.warning("endpoint %s was disabled: %s", endpoint.id, endpoint.disabled_reason)
+    await people.audit(
+        resources.store, actor=ACTOR, action="endpoint.disabled", subject=endpoint.id, at=at, details=details
+    )
+
+
+async def give_up(resources: Resources, work: Sequence[Work]) -> None:
+    """Requests that we break off because we are told to stop: interrupted, no failure, and owed again at once."""
+    if not work:
+        return
+    store = resources.store
+    async with store.transaction():
+        at = await store.now()
+        interrupted = Answer(ErrorClass.INTERRUPTED)
+        await leases.end(store, [_finished(Ended(one, interrupted), at) for one in work])
+        await leases.settle(store, [_row(_owed_again(one, at), one.token) for one in work])
+
+
+def _owed_again(work: Work, at: datetime) -> Delivery:
+    return replace(work.delivery, next_attempt_at=at, last_error=ErrorClass.INTERRUPTED)
+
+
+async def put_back(resources: Resources, work: Sequence[Work]) -> None:
+    """Claims whose requests were never begun: as if there had been none."""
+    if not work:
+        return
+    async with resources.store.transaction():
+        taken = [{"id": one.delivery.id, "attempt": one.attempt.id} for one in work]
+        await leases.undo(resources.store, taken, work[0].token)

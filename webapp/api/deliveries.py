@@ -1,0 +1,202 @@
+"""The JSON API of deliveries: the log with its attempts, and redelivery. For admins; people see those of their own
+exports to the `callback_url` they ordered with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from webapp.actions import deliveries, endpoints, exports
+from webapp.actions.deliveries import DeliveryFilter
+from webapp.api.exports import json_response
+from webapp.api.requests import moment, query_cursor, query_limit, query_name, query_since, read_body
+from webapp.domain.callbacks import SENTENCES, UNREACHABLE, Delivery, DeliveryAttempt, DeliveryState, ErrorClass
+from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.events import EVENT_TYPES, rfc3339
+from webapp.domain.ids import is_id
+from webapp.web import cursors
+from webapp.web.context import AdminNeeded, admin, resources, viewer
+from webapp.web.failures import Refused
+
+MOST_IDS = 1000
+OF_OUR_NETWORK = frozenset(
+    {ErrorClass.DNS, ErrorClass.ADDRESS_FORBIDDEN, ErrorClass.REFUSED, ErrorClass.TLS, ErrorClass.TIMEOUT}
+)
+"""To who is no admin these are all UNREACHABLE: told apart, they would map our inside network."""
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class RedeliveryBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Which deliveries: these, or all that match. Something has to be given."""
+
+    ids: list[str] | None = None
+    endpoint: str | None = None
+    status: list[str] | str | None = None
+    export: str | None = None
+    type: list[str] | str | None = None
+    error: str | None = None
+    since: str | None = None
+
+
+async def index(request: Request) -> Response:
+    """One page, newest first."""
+    chosen, is_admin = await _chosen(request), viewer(request).is_admin
+    page, more = await deliveries.list_page(
+        resources(request), chosen, limit=query_limit(request), after=query_cursor(request, "dlv")
+    )
+    next_cursor = cursors.encode(page[-1].created_at, page[-1].id) if more else None
+    items = [described(delivery, is_admin=is_admin) for delivery in page]
+    return json_response({"items": items, "next_cursor": next_cursor})
+
+
+async def show(request: Request) -> Response:
+    """With its attempts, oldest first, as they were sent and answered."""
+    admin(request)
+    delivery, attempts = await deliveries.get(resources(request), _id(request))
+    return json_response(described(delivery) | {"attempt_log": [_attempt(attempt) for attempt in attempts]})
+
+
+async def redeliver(request: Request) -> Response:
+    actor = admin(request)
+    return json_response(described(await deliveries.redeliver(resources(request), actor, _id(request))), 202)
+
+
+async def redeliver_matching(request: Request) -> Response:
+    """202 with how many are owed again."""
+    actor, body = admin(request), await read_body(request, RedeliveryBody)
+    chosen = _matching(body)
+    count = await deliveries.redeliver_matching(resources(request), actor, chosen, ids=body.ids)
+    return json_response({"count": count}, 202)
+
+
+def described(delivery: Delivery, *, is_admin: bool = True) -> dict[str, Any]:
+    error, message = _error(delivery.last_error, is_admin=is_admin)
+    return {
+        "id": delivery.id,
+        "event_id": delivery.event_id,
+        "type": delivery.event_type,
+        "export_id": delivery.export_id,
+        "endpoint_id": delivery.endpoint_id,
+        "status": delivery.state.value,
+        "attempts": delivery.attempts,
+        "failures": delivery.failures,
+        "created_at": rfc3339(delivery.created_at),
+        "next_attempt_at": rfc3339(delivery.next_attempt_at),
+        "last_attempt_at": rfc3339(delivery.last_attempt_at),
+        "completed_at": rfc3339(delivery.completed_at),
+        "last_status": delivery.last_status,
+        "last_error": error,
+        "message": message,
+    }
+
+
+def _error(error: ErrorClass | None, *, is_admin: bool) -> tuple[str | None, str | None]:
+    """The class and its sentence."""
+    if error is None:
+        return None, None
+    if error in OF_OUR_NETWORK and not is_admin:
+        return "UNREACHABLE", UNREACHABLE
+    return error.value, SENTENCES[error]
+
+
+def _attempt(attempt: DeliveryAttempt) -> dict[str, Any]:
+    answer = attempt.answer
+    error, message = _error(answer.error if answer else None, is_admin=True)
+    return {
+        "number": attempt.number,
+        "started_at": rfc3339(attempt.started_at),
+        "finished_at": rfc3339(attempt.finished_at),
+        "seconds": round(answer.seconds, 3) if answer else None,
+        "error": error,
+        "message": message,
+        "request": {
+            "url": attempt.url,
+            "headers": [list(pair) for pair in endpoints.shown_headers(attempt.request_headers)],
+            "body": attempt.request_body,
+        },
+        "response": None if answer is None or answer.status is None else {
+            "status": answer.status,
+            "headers": [list(pair) for pair in answer.headers],
+            "body": answer.body,
+            "is_cut": answer.is_cut,
+        },
+    }  # fmt: skip
+
+
+async def _chosen(request: Request) -> DeliveryFilter:
+    """What the address asks for. Who is no admin has to name an export of their own, and cannot ask for an error:
+    that would tell what the masked ones were."""
+    who, export = viewer(request), query_name(request, "export")
+    error = query_name(request, "error")
+    if not who.is_admin:
+        if export is None:
+            raise AdminNeeded
+        if error is not None:
+            raise Refused(403, "FORBIDDEN", "Only an admin may filter by error.")
+        await exports.get(resources(request), who, export)
+    return DeliveryFilter(
+        endpoint_id=query_name(request, "endpoint"),
+        states=_each(DeliveryState, "status", _listed(request.query_params.getlist("status"))),
+        export_id=export,
+        event_types=_types(_listed(request.query_params.getlist("type"))),
+        since=query_since(request),
+        error=_each(ErrorClass, "error", [error])[0] if error else None,
+        of_its_own=not who.is_admin,
+    )
+
+
+def _matching(body: RedeliveryBody) -> DeliveryFilter:
+    if body.ids is not None and len(body.ids) > MOST_IDS:
+        raise Invalid([FieldError("ids", f"At most {MOST_IDS} can be selected at once.")])
+    for field, values, prefix in (
+        ("ids", body.ids or [], "dlv"),
+        ("endpoint", _one(body.endpoint), "end"),
+        ("export", _one(body.export), "exp"),
+    ):
+        if not all(is_id(value, prefix) for value in values):
+            raise Invalid([FieldError(field, f"Must be an id: {prefix}_ and 26 characters.")])
+    since: datetime | None = moment(body.since, "since") if body.since is not None else None
+    chosen = DeliveryFilter(
+        endpoint_id=body.endpoint,
+        states=_each(DeliveryState, "status", _listed(body.status)),
+        export_id=body.export,
+        event_types=_types(_listed(body.type)),
+        since=since,
+        error=_each(ErrorClass, "error", [body.error])[0] if body.error is not None else None,
+    )
+    if body.ids is None and chosen == DeliveryFilter():
+        raise Invalid([FieldError("body", "Say which: give ids, or endpoint, status, export, type, error or since.")])
+    return chosen
+
+
+def _one(value: str | None) -> list[str]:
+    return [] if value is None else [value]
+
+
+def _listed(values: Iterable[str] | str | None) -> list[str]:
+    """Several values, or one with commas."""
+    given = [values] if isinstance(values, str) else list(values or ())
+    return [part for value in given for part in value.split(",") if part]
+
+
+def _each(kind: type[Choice], field: str, names: list[str]) -> tuple[Choice, ...]:
+    try:
+        return tuple(kind(name.lower() if kind is DeliveryState else name.upper()) for name in names)
+    except ValueError as error:
+        raise Invalid([FieldError(field, f"Must be one of {', '.join(kind)}.")]) from error
+
+
+def _types(names: list[str]) -> tuple[str, ...]:
+    if not set(names) <= set(EVENT_TYPES):
+        raise Invalid([FieldError("type", f"Must be one of {', '.join(EVENT_TYPES)}.")])
+    return tuple(names)
+
+
+def _id(request: Request) -> str:
+    return request.path_params["delivery_id"]

@@ -1,0 +1,515 @@
+"""A small client of the HTTP API: order, look, wait, cancel, download. Its calls block.
+
+It needs msgspec and the standard library, and nothing else of this package:
+
+    from webapp.client import Client
+
+    desk = Client("https://desk.example", token)
+    answer = desk.order("orders", format="csv", params={"country": "DE"})
+    while answer.export.is_active:
+        answer = desk.get(answer.export.id, wait=20, known=answer)
+    with open("orders.csv", "w+b") as file:
+        desk.download(answer.export, file)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import http.client
+import os
+import re
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, Self, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+T = TypeVar("T")
+Status = Literal["PENDING", "QUEUED", "PROCESSING", "SUCCESS", "FAILED", "EXPIRED", "CANCELLED"]
+ACTIVE = frozenset({"PENDING", "QUEUED", "PROCESSING"})
+SILENCE = 30.0
+"""Seconds without a byte after which a connection counts as broken."""
+CHUNK = 256 * 1024
+OVERLAP = 64 * 1024
+"""Bytes before the place where a download goes on that are fetched again: they show that it is the same file."""
+TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+class File(msgspec.Struct, frozen=True):
+    """A finished file."""
+
+    name: str
+    size: int
+    rows: int
+    sha256: str
+    content_type: str
+    expires_at: datetime
+    download_url: str
+
+
+class ExportError(msgspec.Struct, frozen=True):
+    """Why an export failed; `retriable` when the cause may pass by itself."""
+
+    code: str
+    message: str
+    retriable: bool
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """Something the format could not hold as it was, in `count` cells or columns."""
+
+    code: str
+    message: str
+    count: int
+
+
+class Export(msgspec.Struct, frozen=True):
+    """One order, as the API tells it."""
+
+    id: str
+    dataset: str
+    params: dict[str, Any]
+    format: str
+    options: dict[str, Any]
+    status: Status
+    version: int
+    attempt: int
+    progress: float | None
+    rows_done: int
+    rows_total: int | None
+    bytes: int
+    eta_seconds: float | None
+    queue_position: int | None
+    created_at: datetime
+    file: File | None
+    error: ExportError | None
+    owner: str
+    warnings: tuple[Warned, ...] = ()
+    phase: str | None = None
+    retry_at: datetime | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.status in ACTIVE
+
+
+class Dataset(msgspec.Struct, frozen=True):
+    """What can be exported; `parameters` is the JSON Schema of an order's `params`."""
+
+    name: str
+    title: str
+    description: str
+    parameters: dict[str, Any]
+    formats: tuple[str, ...]
+    limits: dict[str, Any]
+
+
+class _Datasets(msgspec.Struct, frozen=True):
+    items: list[Dataset]
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    """One thing wrong with one field of an order."""
+
+    field: str
+    message: str
+
+
+class _Document(msgspec.Struct, frozen=True):
+    code: str
+    detail: str
+    errors: tuple[Wrong, ...] = ()
+
+
+class Problem(Exception):
+    """The desk's own refusal (RFC 9457). `code` is stable, `detail` is for people, `errors` names the fields."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, errors: tuple[Wrong, ...] = (), retry_after: float | None = None
+    ) -> None:
+        super().__init__(" ".join([detail, *(f"{error.field}: {error.message}" for error in errors)]))
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = errors
+        self.retry_after = retry_after
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may be answered later."""
+        return self.status in {429, 500, 502, 503, 504}
+
+
+class Unreachable(Exception):
+    """There was no answer, or half of one. `was_refused`: nobody was there at all; `may_pass`: later there may be."""
+
+    def __init__(self, reason: str, *, was_refused: bool = False, may_pass: bool = True) -> None:
+        super().__init__(reason)
+        self.was_refused = was_refused
+        self.may_pass = may_pass
+
+
+class NotADesk(Exception):
+    """What answers at this address is no export desk, or it wants to be asked at another address."""
+
+
+class Damaged(Exception):
+    """What was downloaded is not the file that the desk promised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`is_news` is False when nothing has changed (304) and when an order had been taken before (200)."""
+
+    export: Export
+    etag: str
+    retry_after: float | None
+    is_news: bool
+
+
+class Client:
+    """One desk, as one person. Every call raises Problem, Unreachable or NotADesk."""
+
+    def __init__(self, url: str, token: str, *, silence: float = SILENCE) -> None:
+        """`url` is where people reach the desk. Raises ValueError when it or the token cannot be one."""
+        self.url = url.rstrip("/").removesuffix("/api/v1")
+        parts = urlsplit(self.url)
+        is_plain = not ({"@", " "} & set(self.url)) and self.url.isprintable() and not (parts.query or parts.fragment)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or not is_plain:
+            raise ValueError("The address of a desk looks like https://desk.example or http://localhost:8000.")
+        if not TOKEN.fullmatch(token):
+            raise ValueError("A token is one word of visible ASCII characters, exd_… for instance.")
+        self._token = token
+        self._silence = silence
+        self._direct = urllib.request.build_opener(_NoRedirect)
+        self._led = urllib.request.build_opener()
+
+    def datasets(self) -> list[Dataset]:
+        return self._decoded(self._ask("GET", "/datasets"), _Datasets).items
+
+    def dataset(self, name: str) -> Dataset:
+        return self._decoded(self._ask("GET", f"/datasets/{quote(name, safe='')}"), Dataset)
+
+    def order(
+        self,
+        dataset: str,
+        *,
+        format: str = "csv",
+        params: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Answer:
+        """With a key the call can be repeated: it never makes two exports."""
+        body = {"dataset": dataset, "format": format, "params": params or {}, "options": options or {}}
+        headers = {"Content-Type": "application/json"}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        return self._answer(self._ask("POST", "/exports", headers=headers, body=msgspec.json.encode(body)))
+
+    def get(self, export_id: str, *, wait: float = 0, known: Answer | None = None) -> Answer:
+        """The export now; with `wait`, at its next change or after so many seconds (the desk waits at most 30).
+        With the answer that is `known`, the same again when nothing has changed."""
+        query = f"?{urlencode({'wait': f'{wait:g}'})}" if wait else ""
+        headers = {"If-None-Match": known.etag} if known else {}
+        reply = self._ask("GET", _path(export_id) + query, headers=headers, wait=wait)
+        if reply.status == HTTPStatus.NOT_MODIFIED and known:
+            return replace(known, retry_after=reply.retry_after, is_news=False)
+        return replace(self._answer(reply), is_news=True)
+
+    def cancel(self, export_id: str) -> Answer:
+        return self._answer(self._ask("POST", f"{_path(export_id)}/cancellation", body=b""))
+
+    def open_file(self, export_id: str, *, start: int = 0, etag: str | None = None) -> FileStream:
+        """The file from this byte on, or from its first one when it no longer is the file with this ETag."""
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        if start and etag:
+            headers["If-Range"] = etag
+        response = self._open("GET", f"{_path(export_id)}/file", headers, None, self._silence, opener=self._led)
+        return FileStream(response)
+
+    def download(self, export: Export, file: BinaryIO) -> None:
+        """Goes on from what the file holds, which must be open for reading and writing. Also raises Damaged."""
+        Download(self, export, file).run()
+
+    def _answer(self, reply: _Reply) -> Answer:
+        export = self._decoded(reply, Export)
+        return Answer(export, reply.headers.get("ETag", ""), reply.retry_after, reply.status == HTTPStatus.ACCEPTED)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        wait: float = 0,
+    ) -> _Reply:
+        try:
+            with self._open(method, path, headers or {}, body, self._silence + wait, opener=self._direct) as response:
+                return _Reply(response.status, response.headers, response.read())
+        except urllib.error.HTTPError as not_modified:
+            with not_modified:
+                return _Reply(not_modified.code, not_modified.headers, b"")
+        except (OSError, http.client.HTTPException) as error:
+            raise _unreachable(error) from error
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        silence: float,
+        *,
+        opener: urllib.request.OpenerDirector,
+    ) -> http.client.HTTPResponse:
+        """The token is not sent on to where a redirect leads. Lets HTTPError through for 304 alone."""
+        request = urllib.request.Request(f"{self.url}/api/v1{path}", body, dict(headers), method=method)  # noqa: S310
+        request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        request.add_header("Accept", "application/json, */*;q=0.5")
+        request.add_header("User-Agent", "exportdesk")
+        try:
+            return opener.open(request, timeout=silence)
+        except urllib.error.HTTPError as error:
+            if error.code == HTTPStatus.NOT_MODIFIED:
+                raise
+            raise self._refusal(error) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise _unreachable(error) from error
+
+    def _refusal(self, error: urllib.error.HTTPError) -> Problem | NotADesk | Unreachable:
+        """A problem document; where there is none (a proxy answered), the status in words."""
+        with error:
+            if error.code in {301, 302, 303, 307, 308}:
+                target = error.headers.get("Location", "another address").split("/api/v1")[0]
+                return NotADesk(f"{self.url} sends on to {target}. If that is the desk, use that address.")
+            try:
+                body = error.read()
+            except (OSError, http.client.HTTPException) as broken:
+                return _unreachable(broken)
+        retry_after = _seconds(error.headers.get("Retry-After"))
+        try:
+            document = msgspec.json.decode(body, type=_Document)
+            return Problem(error.code, document.code, document.detail, document.errors, retry_after)
+        except msgspec.MsgspecError:
+            phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else "unknown status"
+            if error.code == HTTPStatus.NOT_FOUND:
+                return NotADesk(f"There is no export desk at {self.url}: it answers {error.code} ({phrase}).")
+            return Problem(error.code, "HTTP", f"{self.url} answers {error.code} ({phrase}).", (), retry_after)
+
+    def _decoded(self, reply: _Reply, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(reply.body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise NotADesk(f"{self.url} does not answer as an export desk does: {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def retry_after(self) -> float | None:
+        return _seconds(self.headers.get("Retry-After"))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A POST that is led elsewhere would arrive as a GET."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class FileStream:
+    """The bytes of a file from `start` on; `size` and `sha256` are the whole file's, None when not told."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+        self.etag: str | None = response.headers.get("ETag")
+        self.sha256 = _digest(response.headers.get("Repr-Digest"))
+        self.start, self.size = 0, response.length
+        if response.status == HTTPStatus.PARTIAL_CONTENT:
+            found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+            if found is None:
+                raise Unreachable("the answer has no usable Content-Range")
+            self.start, self.size = int(found[1]), None if found[2] == "*" else int(found[2])
+        self._position = self.start
+
+    def read(self, size: int = CHUNK) -> bytes:
+        """Up to so many bytes, none at the end. Raises Unreachable when the connection ends before the file."""
+        try:
+            data = self._response.read(size)
+        except (OSError, http.client.HTTPException) as error:
+            raise _unreachable(error) from error
+        self._position += len(data)
+        if not data and self.size is not None and self._position < self.size:
+            raise Unreachable("the connection broke off")
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._response.close()
+
+
+class Download:
+    """A file on its way into `target`: `run` fetches what is missing, and can be called again when it was broken off.
+
+    A target that can be rewound may hold a part already. Whatever else it holds is found out and overwritten.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        export: Export,
+        target: BinaryIO,
+        *,
+        can_rewind: bool = True,
+        on_bytes: Callable[[int], None] = lambda position: None,
+    ) -> None:
+        if export.file is None:
+            raise ValueError(f"The export {export.id} has no file.")
+        self.client = client
+        self.export_id = export.id
+        self.file = export.file
+        self.target = target
+        self.can_rewind = can_rewind
+        self.on_bytes = on_bytes
+        self.position = 0
+        self._etag = f'"{export.file.sha256}"'
+        self._digest = hashlib.sha256()
+        if can_rewind:
+            self._take_up()
+
+    def run(self) -> None:
+        """Raises Problem, Unreachable, NotADesk, and Damaged when size or SHA-256 are not those that were promised."""
+        was_begun = self.position > 0
+        try:
+            self._fetch()
+            self._check()
+        except Damaged:
+            if not (was_begun and self.can_rewind):
+                raise
+            self._restart()
+            self._fetch()
+            self._check()
+
+    def _take_up(self) -> None:
+        """What is there counts as the first part of the file, until it turns out to be something else."""
+        self.target.seek(0)
+        while chunk := self.target.read(CHUNK):
+            self._digest.update(chunk)
+            self.position += len(chunk)
+        if self.position > self.file.size:
+            self._restart()
+
+    def _restart(self) -> None:
+        if not self.can_rewind:
+            raise Damaged("The desk no longer sends the same file, and what was written cannot be taken back.")
+        self.target.seek(0)
+        self.target.truncate()
+        self.position, self._digest = 0, hashlib.sha256()
+
+    def _fetch(self) -> None:
+        overlap = min(self.position, OVERLAP) if self.can_rewind else 0
+        if self.position and self.position - overlap == self.file.size:
+            return
+        try:
+            stream = self.client.open_file(self.export_id, start=self.position - overlap, etag=self._etag)
+        except Problem as problem:
+            if problem.status != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                raise
+            self._restart()
+            stream = self.client.open_file(self.export_id)
+        with stream:
+            self._etag = stream.etag or self._etag
+            if stream.start != self.position - overlap:
+                self._restart()
+            elif overlap and not self._continues(stream, overlap):
+                raise Damaged("What had been downloaded before belongs to another file.")
+            self._copy(stream)
+        if stream.sha256 not in {None, self.file.sha256}:
+            raise Damaged("The desk's file has another SHA-256 than its export.")
+
+    def _continues(self, stream: FileStream, overlap: int) -> bool:
+        """Whether the next bytes are those that the target ends with."""
+        self.target.seek(-overlap, os.SEEK_END)
+        there, sent = self.target.read(overlap), b""
+        while len(sent) < overlap and (data := stream.read(overlap - len(sent))):
+            sent += data
+        return there == sent
+
+    def _copy(self, stream: FileStream) -> None:
+        while chunk := stream.read():
+            self.target.write(chunk)
+            self._digest.update(chunk)
+            self.position += len(chunk)
+            self.on_bytes(self.position)
+
+    def _check(self) -> None:
+        if self.position != self.file.size:
+            raise Damaged(f"{self.position:,} bytes came instead of {self.file.size:,}.")
+        if self._digest.hexdigest() != self.file.sha256:
+            raise Damaged("The SHA-256 of what came is not the one that the desk promised.")
+
+
+def _path(export_id: str) -> str:
+    return f"/exports/{quote(export_id, safe='')}"
+
+
+def _digest(header: str | None) -> str | None:
+    """The SHA-256 of a Repr-Digest (RFC 9530), in hexadecimal digits."""
+    found = re.search(r"sha-256=:([A-Za-z0-9+/=]+):", header or "")
+    try:
+        return base64.b64decode(found[1], validate=True).hex() if found else None
+    except binascii.Error:
+        return None
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Retry-After is a number of seconds or a date."""
+    if not retry_after:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", retry_after.strip()):
+        return float(retry_after)
+    try:
+        moment = parsedate_to_datetime(retry_after)
+        return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _unreachable(error: BaseException) -> Unreachable:
+    """In words; urllib hides what happened behind an error of its own."""
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return Unreachable(f"its certificate cannot be trusted: {cause.verify_message}", may_pass=False)
+    if isinstance(cause, ssl.SSLError):
+        return Unreachable("what answers there does not speak TLS (https)", may_pass=False)
+    if isinstance(cause, socket.gaierror):
+        return Unreachable("there is no host of that name", was_refused=True)
+    if isinstance(cause, ConnectionRefusedError):
+        return Unreachable("connection refused", was_refused=True)
+    if isinstance(cause, http.client.RemoteDisconnected | ConnectionResetError | http.client.IncompleteRead):
+        return Unreachable("the connection broke off")
+    if isinstance(cause, TimeoutError):
+        return Unreachable("no answer in time")
+    if isinstance(cause, http.client.HTTPException):
+        return Unreachable("the answer was no HTTP")
+    if isinstance(cause, OSError):
+        return Unreachable((cause.strerror or str(cause)).lower(), was_refused=True)
+    return Unreachable(str(cause))

@@ -1,0 +1,161 @@
+"""The test console: a sample of an event that may be edited, sent at once, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from webapp.actions import endpoints, inspectors, messages, trials
+from webapp.actions.trials import NoWorker, Trial
+from webapp.domain.callbacks import EndpointSettings
+from webapp.domain.errors import FieldError
+from webapp.domain.events import EVENT_TYPES
+from webapp.domain.receiving import Inspector, Verdict
+from webapp.pages.callback_wording import shown_body, shown_headers, shown_text, verdict
+from webapp.pages.inspector_wording import SENTENCES
+from webapp.web.context import admin, resources
+from webapp.web.forms import Form, query_form, sentence
+from webapp.web.render import fragment
+
+USUAL = "export.succeeded"
+SAMPLE_LENGTH = 64 * 1024
+NO_WORKER = "No worker took the request. Is a callback worker running? Start one with: exportdesk worker callbacks"
+
+
+class BadSample(ValueError):
+    """A sentence that says what is wrong with the sample, and in which line."""
+
+
+class Judged(msgspec.Struct):
+    """An inspector's answer."""
+
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and its answer, as they may be shown."""
+
+    is_good: bool
+    verdict: str
+    status: int | None
+    seconds: float
+    url: str
+    request_headers: Sequence[tuple[str, str]]
+    request_body: str
+    answer_headers: Sequence[tuple[str, str]]
+    answer_body: str
+    is_cut: bool
+    inspectors_word: str
+
+    @property
+    def told_time(self) -> str:
+        return f"{self.seconds * 1000:.0f} ms" if self.seconds < 1 else f"{self.seconds:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """`trouble` is why nothing was sent; `errors` are those of the form around it."""
+
+    event_type: str
+    sample: str
+    error: str = ""
+    trouble: str = ""
+    errors: tuple[FieldError, ...] = ()
+    exchange: Exchange | None = None
+    inspector: Inspector | None = None
+
+
+async def console_of(request: Request, form: Form) -> Console:
+    """As it was sent, or with a fresh sample when another event was chosen."""
+    event_type = form.text("trial_type") if form.text("trial_type") in EVENT_TYPES else USUAL
+    kept = form.text("trial_data")
+    if not kept or "fresh" in form:
+        kept = await sample_text(request, event_type)
+    return Console(event_type, kept)
+
+
+async def sample_text(request: Request, event_type: str) -> str:
+    message = await messages.sample(resources(request), event_type)
+    return json.dumps(dict(message.data), indent=2, ensure_ascii=False)
+
+
+async def sample(request: Request) -> Response:
+    """The sample of another event, for the console's text field."""
+    admin(request)
+    console = await console_of(request, query_form(request.query_params))
+    return fragment("callbacks/_sample.html", console=console)
+
+
+async def try_out(request: Request, console: Console, settings: EndpointSettings, secrets: Sequence[str]) -> Console:
+    """Sends it, if it can be sent."""
+    desk = resources(request)
+    try:
+        data = parse_sample(console.sample)
+    except BadSample as error:
+        return replace(console, error=str(error))
+    message = await messages.sample(desk, console.event_type)
+    try:
+        trial = await trials.try_out(desk, settings, secrets, replace(message, data=data))
+    except NoWorker:
+        return replace(console, trouble=NO_WORKER)
+    return replace(console, exchange=_exchange(trial), inspector=await inspectors.find_by_url(desk, settings.url))
+
+
+def parse_sample(text: str) -> Mapping[str, Any]:
+    """Raises BadSample."""
+    if len(text) > SAMPLE_LENGTH:
+        raise BadSample(f"A sample may have at most {SAMPLE_LENGTH:,} characters.")
+    try:
+        data = json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise BadSample(f"Line {error.lineno}, column {error.colno}: {sentence(error.msg)}") from error
+    except RecursionError as error:
+        raise BadSample("The sample is nested too deeply.") from error
+    if not isinstance(data, dict):
+        raise BadSample("Line 1: The sample is an export, so it must be an object in braces.")
+    return cast(dict[str, Any], data)
+
+
+def _no_constant(name: str) -> Any:
+    raise BadSample(f"{name} is not JSON.")
+
+
+def _exchange(trial: Trial) -> Exchange:
+    sent, answer = trial.sent, trial.answer
+    return Exchange(
+        is_good=answer.error is None,
+        verdict=verdict(answer),
+        status=answer.status,
+        seconds=answer.seconds,
+        url=shown_text(sent.url),
+        request_headers=shown_headers(sent.headers),
+        request_body=shown_body(sent.body.decode(errors="replace")),
+        answer_headers=[(shown_text(name), shown_text(value)) for name, value in answer.headers],
+        answer_body=shown_body(answer.body),
+        is_cut=answer.is_cut,
+        inspectors_word=_inspectors_word(answer.body),
+    )
+
+
+def _inspectors_word(body: str) -> str:
+    """What an inspector of ours answered, in its own words; empty for anything else."""
+    try:
+        return SENTENCES[Verdict(msgspec.json.decode(body, type=Judged).verdict)]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return ""
+
+
+async def send(request: Request, form: Form, endpoint_id: str) -> Console:
+    """With the settings and secrets of an endpoint as they are. Raises NotFound."""
+    desk = resources(request)
+    endpoint = await endpoints.get(desk, endpoint_id)
+    now = await desk.store.now()
+    secrets = [secret.value for secret in endpoint.valid_secrets(now)]
+    return await try_out(request, await console_of(request, form), endpoint.settings, secrets)

@@ -1,0 +1,83 @@
+"""What an export's page says of its callbacks: all deliveries to admins, to its owner those it asked for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from webapp.actions import deliveries, exports
+from webapp.actions.deliveries import DeliveryFilter
+from webapp.domain.callbacks import Delivery, DeliveryState, Endpoint
+from webapp.domain.exports import Export
+from webapp.domain.limits import MAX_PAGE_SIZE
+from webapp.pages import callback_wording as wording
+from webapp.pages.delivery_rows import DeliveryRow, delivery_row, owners_row
+from webapp.store import endpoints as endpoint_rows
+from webapp.web.context import export_id, resources, viewer
+from webapp.web.render import fragment
+
+SHOWN = 20
+POLLS, LONGEST_WAIT = 60, 30
+"""The section looks again that often, more and more slowly, while something is owed; seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportDeliveries:
+    """`is_admins`: with endpoints, links and causes. `poll` is where the section asks again, if it does."""
+
+    export_id: str
+    rows: tuple[DeliveryRow, ...]
+    is_admins: bool
+    has_more: bool
+    poll: str | None = None
+    delay: int = 0
+
+
+async def export_deliveries(request: Request, export: Export, poll: int = 0) -> ExportDeliveries:
+    """For the viewer of this request, who may see the export."""
+    desk, who = resources(request), viewer(request)
+    found, _ = await deliveries.list_page(desk, DeliveryFilter(export_id=export.id), limit=MAX_PAGE_SIZE, after=None)
+    if not found:
+        return ExportDeliveries(export.id, (), who.is_admin, has_more=False)
+    async with desk.store.connection():
+        now = await desk.store.now()
+        known = await endpoint_rows.get_many(desk.store, list({d.endpoint_id for d in found}), desk.sealer)
+    if who.is_admin:
+        rows = [delivery_row(delivery, now, titles(known)) for delivery in found]
+    else:
+        rows = [owners_row(delivery, now) for delivery in found if _is_own(delivery, export, known)]
+    is_owed = any(row.delivery.state is DeliveryState.PENDING for row in rows)
+    goes_on = is_owed and poll < POLLS
+    return ExportDeliveries(
+        export.id,
+        tuple(rows[:SHOWN]),
+        who.is_admin,
+        has_more=len(rows) > SHOWN,
+        poll=f"/exports/{export.id}/deliveries?poll={poll + 1}" if goes_on else None,
+        delay=min(2 ** (poll // 3), LONGEST_WAIT),
+    )
+
+
+def titles(known: Mapping[str, Endpoint]) -> dict[str, str]:
+    """What endpoints are called; one that was deleted has no title."""
+    return {
+        endpoint_id: endpoint.settings.description or wording.short_url(endpoint.settings.url)
+        for endpoint_id, endpoint in known.items()
+    }
+
+
+def _is_own(delivery: Delivery, export: Export, known: Mapping[str, Endpoint]) -> bool:
+    endpoint = known.get(delivery.endpoint_id)
+    return endpoint is not None and endpoint.export_id == export.id
+
+
+async def section(request: Request) -> Response:
+    """The section alone, for its own polls."""
+    export = await exports.get(resources(request), viewer(request), export_id(request))
+    text = request.query_params.get("poll", "0")
+    poll = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+    found = await export_deliveries(request, export, poll)
+    return fragment("callbacks/_deliveries.html", callbacks=found, now=await resources(request).store.now())

@@ -1,0 +1,25 @@
+"""Rows of `settings`: what admins set while the application runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select, update
+
+from webapp.store.database import Store
+from webapp.store.tables import settings
+
+CALLBACK_HOSTS = "callback_hosts"
+
+
+async def get(store: Store, name: str) -> Any:
+    """Any JSON value; None when it was never set."""
+    row = await store.fetch_one(select(settings.c.value).where(settings.c.name == name))
+    return row["value"] if row else None
+
+
+async def put(store: Store, name: str, value: Any, *, at: datetime) -> None:
+    """Inside a transaction."""
+    await store.execute(store.insert_new(settings).values(name=name, value=value, updated_at=at))
+    await store.execute(update(settings).where(settings.c.name == name).values(value=value, updated_at=at))

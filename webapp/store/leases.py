@@ -1,0 +1,264 @@
+"""Leases on deliveries: which of them are owed now, who is sending them, and what came of it.
+
+Plain SQL, because it runs for every request that is sent: many rows travel as one JSON parameter, which costs a
+twentieth of what as many bound values do. Times in it are milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import select, text
+
+from webapp.domain.callbacks import ErrorClass
+from webapp.store.database import Store
+from webapp.store.tables import endpoints
+from webapp.store.types import from_milliseconds, to_milliseconds
+
+SECOND = 1000
+IS_THERE = "e.deleted_at IS NULL AND e.disabled_at IS NULL AND e.paused_at IS NULL"
+IS_FREE = "(d.lease_until IS NULL OR d.lease_until <= :now)"
+IS_OWED = f"d.state = 'pending' AND d.next_attempt_at IS NOT NULL AND {IS_FREE}"
+STILL_PENDING = "deliveries.state || '' = 'pending'"
+"""As an expression, so that SQLite finds the rows by their id and not by this, which is true of very many."""
+
+TAKEN = (
+    *("id", "event_id", "event_type", "export_id", "endpoint_id"),
+    *("created_at", "attempts", "failures", "next_attempt_at"),
+)
+HEALTH = ("disabled_at", "disabled_reason", "failures_in_row", "failing_since", "last_success_at", "last_failure_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """An endpoint to which something is owed: since when (or from when on), and how much it may be sent now.
+
+    `is_at_rate`: there would be room but for its rate, so there is again within a second.
+    """
+
+    endpoint_id: str
+    due_at: datetime
+    live: int
+    room: int
+    is_at_rate: bool
+
+
+async def lock_owed(store: Store, at: datetime) -> Sequence[str] | None:
+    """Endpoints that nobody else is claiming from just now; None means all, for SQLite has one writer anyway.
+
+    The lock does not stop those who write deliveries for the endpoint.
+    """
+    if store.is_sqlite:
+        return None
+    query = text(
+        f"SELECT e.id FROM endpoints e WHERE {IS_THERE} AND EXISTS (SELECT 1 FROM deliveries d WHERE d.endpoint_id = "
+        f"e.id AND {IS_OWED} AND d.next_attempt_at <= :now) ORDER BY e.id FOR NO KEY UPDATE OF e SKIP LOCKED"
+    )
+    return [row["id"] for row in await store.fetch_all(query.bindparams(now=to_milliseconds(at)))]
+
+
+async def rooms(store: Store, at: datetime, *, among: Sequence[str] | None = None) -> Sequence[Room]:
+    """One for each active endpoint that is owed something, now or later. Three index look-ups an endpoint."""
+    now = to_milliseconds(at)
+    query = text(
+        "SELECT e.id, e.max_in_flight, e.rate, (SELECT d.next_attempt_at FROM deliveries d WHERE d.endpoint_id = e.id"
+        f" AND {IS_OWED} ORDER BY d.next_attempt_at LIMIT 1) AS due, (SELECT count(*) FROM deliveries d WHERE"
+        " d.endpoint_id = e.id AND d.lease_until > :now) AS live, (SELECT count(*) FROM delivery_attempts a WHERE"
+        f" a.endpoint_id = e.id AND a.started_at > :second_ago) AS begun FROM endpoints e WHERE {IS_THERE}"
+    )
+    found = await store.fetch_all(query.bindparams(now=now, second_ago=now - SECOND))
+    return [_room(row) for row in found if row["due"] is not None and (among is None or row["id"] in among)]
+
+
+def _room(row: Mapping[str, Any]) -> Room:
+    places, starts = row["max_in_flight"] - row["live"], row["rate"] - row["begun"]
+    return Room(
+        endpoint_id=row["id"],
+        due_at=from_milliseconds(row["due"]),
+        live=row["live"],
+        room=max(min(places, starts), 0),
+        is_at_rate=starts < places,
+    )
+
+
+async def owed(store: Store, shares: Mapping[str, int], at: datetime) -> Sequence[str]:
+    """The ids of those that are owed longest, so many for each endpoint. At most 500 endpoints."""
+    one = (
+        "SELECT * FROM (SELECT d.id FROM deliveries d WHERE d.endpoint_id = :e{0} AND "
+        + IS_OWED
+        + " AND d.next_attempt_at <= :now ORDER BY d.next_attempt_at LIMIT {1}) AS o{0}"
+    )
+    parts = [one.format(number, int(share)) for number, share in enumerate(shares.values())]
+    names = {f"e{number}": endpoint_id for number, endpoint_id in enumerate(shares)}
+    query = text(" UNION ALL ".join(parts)).bindparams(now=to_milliseconds(at), **names)
+    return [row["id"] for row in await store.fetch_all(query)]
+
+
+async def take(
+    store: Store, ids: Sequence[str], token: str, *, at: datetime, until: datetime
+) -> Sequence[Mapping[str, Any]]:
+    """Leases those that are still free and counts their next attempt. The plain rows of the ones that were got."""
+    query = text(
+        "UPDATE deliveries SET lease_token = :token, lease_until = :until, attempts = deliveries.attempts + 1, "
+        f"last_attempt_at = :now FROM {_rows(store, id='text')} WHERE deliveries.id = r.id AND {STILL_PENDING} "
+        f"AND {IS_FREE.replace('d.', 'deliveries.')} RETURNING {', '.join(f'deliveries.{name}' for name in TAKEN)}"
+    ).bindparams(
+        rows=_json([{"id": id} for id in ids]),
+        token=token,
+        now=to_milliseconds(at),
+        until=to_milliseconds(until),
+    )
+    return await store.fetch_all(query)
+
+
+async def interrupt(store: Store, ids: Sequence[str], *, at: datetime) -> None:
+    """Ends the attempts of these deliveries that have no end: their worker is gone."""
+    query = text(
+        f"UPDATE delivery_attempts AS a SET finished_at = :now, error = :error FROM {_rows(store, id='text')} "
+        "WHERE a.delivery_id = r.id AND a.finished_at IS NULL"
+    ).bindparams(rows=_json([{"id": id} for id in ids]), now=to_milliseconds(at), error=ErrorClass.INTERRUPTED.value)
+    await store.execute(query)
+
+
+async def events_of(store: Store, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """`timestamp` in milliseconds and `data` as JSON text, by the event's id."""
+    query = text(
+        f"SELECT e.id, e.timestamp, e.data FROM events e WHERE e.id IN (SELECT r.id FROM {_rows(store, id='text')})"
+    ).bindparams(rows=_json([{"id": id} for id in ids]))
+    return {row["id"]: row for row in await store.fetch_all(query)}
+
+
+async def endpoint_rows(store: Store, ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    return await store.fetch_all(select(endpoints).where(endpoints.c.id.in_(list(ids))))
+
+
+async def postpone(store: Store, endpoint_id: str, *, at: datetime, until: datetime) -> None:
+    """What is owed to this endpoint now is owed later."""
+    query = text(
+        "UPDATE deliveries AS d SET next_attempt_at = :until WHERE d.endpoint_id = :endpoint_id AND "
+        f"{IS_OWED} AND d.next_attempt_at <= :now"
+    ).bindparams(endpoint_id=endpoint_id, now=to_milliseconds(at), until=to_milliseconds(until))
+    await store.execute(query)
+
+
+BEGUN = {
+    "id": "text",
+    "delivery_id": "text",
+    "endpoint_id": "text",
+    "number": "integer",
+    "started_at": "bigint",
+    "url": "text",
+    "request_headers": "text",
+    "request_body": "text",
+}
+
+
+async def begin(store: Store, attempts: Sequence[Mapping[str, Any]]) -> None:
+    """Adds attempts that are about to start; `request_headers` as JSON text."""
+    names = ", ".join(BEGUN)
+    chosen = ", ".join(f"r.{name}" for name in BEGUN)
+    query = text(f"INSERT INTO delivery_attempts ({names}) SELECT {chosen} FROM {_rows(store, **BEGUN)}")
+    await store.execute(query.bindparams(rows=_json(attempts)))
+
+
+ENDED = {
+    "id": "text",
+    "finished_at": "bigint",
+    "status": "integer",
+    "error": "text",
+    "response_headers": "text",
+    "response_body": "text",
+    "is_cut": "integer",
+    "duration_ms": "integer",
+}
+
+
+async def end(store: Store, attempts: Sequence[Mapping[str, Any]]) -> None:
+    """Writes what came of attempts that have no end yet; one that was given up keeps what it was given."""
+    chosen = ", ".join(f"{name} = r.{name}" for name in ENDED if name != "id")
+    query = text(
+        f"UPDATE delivery_attempts AS a SET {chosen} FROM {_rows(store, **ENDED)} "
+        "WHERE a.id = r.id AND a.finished_at IS NULL"
+    )
+    await store.execute(query.bindparams(rows=_json(attempts)))
+
+
+SETTLED = {
+    "id": "text",
+    "token": "text",
+    "attempts": "integer",
+    "state": "text",
+    "failures": "integer",
+    "next_attempt_at": "bigint",
+    "completed_at": "bigint",
+    "last_status": "integer",
+    "last_error": "text",
+}
+
+
+async def settle(store: Store, changes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Writes deliveries whose lease, by token and attempt, is still ours, and gives it back. Their ids."""
+    written = ", ".join(f"{name} = r.{name}" for name in SETTLED if name not in ("id", "token", "attempts"))
+    query = text(
+        f"UPDATE deliveries SET {written}, lease_token = NULL, lease_until = NULL FROM {_rows(store, **SETTLED)} "
+        "WHERE deliveries.id = r.id AND deliveries.lease_token = r.token AND deliveries.attempts = r.attempts "
+        f"AND {STILL_PENDING} RETURNING deliveries.id"
+    )
+    return frozenset(row["id"] for row in await store.fetch_all(query.bindparams(rows=_json(changes))))
+
+
+async def renew(store: Store, ids: Sequence[str], token: str, *, until: datetime) -> None:
+    query = text(
+        f"UPDATE deliveries AS d SET lease_until = :until FROM {_rows(store, id='text')} "
+        "WHERE d.id = r.id AND d.lease_token = :token"
+    ).bindparams(rows=_json([{"id": id} for id in ids]), token=token, until=to_milliseconds(until))
+    await store.execute(query)
+
+
+async def undo(store: Store, taken: Sequence[Mapping[str, Any]], token: str) -> None:
+    """Takes back claims whose requests were never begun: `id` of the delivery, `attempt` the id of its row."""
+    rows = _rows(store, id="text", attempt="text")
+    given = _json(taken)
+    query = (
+        "UPDATE deliveries AS d SET lease_token = NULL, lease_until = NULL, attempts = d.attempts - 1 "
+        f"FROM {rows} WHERE d.id = r.id AND d.lease_token = :token"
+    )
+    await store.execute(text(query).bindparams(rows=given, token=token))
+    query = f"DELETE FROM delivery_attempts WHERE finished_at IS NULL AND id IN (SELECT r.attempt FROM {rows})"
+    await store.execute(text(query).bindparams(rows=given))
+
+
+async def locked_health(store: Store, ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    """`id`, `url` and the health columns, which nobody else can change until the transaction ends."""
+    columns = [endpoints.c[name] for name in ("id", "url", *HEALTH)]
+    query = select(*columns).where(endpoints.c.id.in_(list(ids))).order_by(endpoints.c.id)
+    return await store.fetch_all(query.with_for_update(key_share=True))
+
+
+async def write_health(store: Store, changes: Sequence[Mapping[str, Any]]) -> None:
+    """`id` and the columns of HEALTH, times as datetimes."""
+    kinds = dict.fromkeys(HEALTH, "bigint") | {"failures_in_row": "integer", "disabled_reason": "text"}
+    written = ", ".join(f"{name} = r.{name}" for name in HEALTH)
+    query = text(f"UPDATE endpoints AS e SET {written} FROM {_rows(store, id='text', **kinds)} WHERE e.id = r.id")
+    await store.execute(query.bindparams(rows=_json([_in_milliseconds(change) for change in changes])))
+
+
+def _in_milliseconds(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: to_milliseconds(v) if isinstance(v, datetime) else v for name, v in values.items()}
+
+
+def _rows(store: Store, **kinds: str) -> str:
+    """The JSON array in the parameter `rows` as a table `r` with these columns."""
+    if store.is_sqlite:
+        columns = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in kinds)
+        return f"(SELECT {columns} FROM json_each(:rows)) AS r"
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    return f"json_to_recordset(CAST(:rows AS json)) AS r({columns})"
+
+
+def _json(rows: Sequence[Mapping[str, Any]]) -> str:
+    return msgspec.json.encode(rows).decode()

@@ -1,0 +1,179 @@
+"""The dispatcher: a resident task that sends whatever is owed, whether the broker is there or not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from webapp import bus, queue
+from webapp.actions import sending
+from webapp.actions.sending import Ended, Work
+from webapp.domain.callbacks import LEASE_RENEWED_EVERY, Answer, ErrorClass
+from webapp.domain.ids import new_id
+from webapp.queue import QueueName
+from webapp.resources import Resources
+from worker.deliver import send
+from worker.guard import Guard
+
+log = logging.getLogger(__name__)
+
+MOST_IN_FLIGHT = 200
+LOOK_EVERY = 1.0
+"""Seconds; sooner when told to, or when something is owed sooner."""
+
+OTHERS_CLAIM = 0.02
+"""Seconds to wait when what is owed is just being claimed by another worker."""
+
+GROUP_SECONDS = 0.004
+"""How long the first request that has ended waits for others, to be recorded in one transaction."""
+
+TRY_AGAIN = 0.5
+STOP_SECONDS = 5.0
+
+
+class Dispatcher:
+    """Claims, sends and records. At most `most` requests are in flight; each endpoint has its own limits besides."""
+
+    def __init__(self, resources: Resources, guard: Guard, *, most: int = MOST_IN_FLIGHT) -> None:
+        self.resources = resources
+        self.guard = guard
+        self.most = most
+        self.token = new_id("dsp")
+        self._woken = asyncio.Event()
+        self._claiming: asyncio.Task[list[Work]] | None = None
+        self._sending: dict[str, tuple[Work, asyncio.Task[None]]] = {}
+        self._ended: list[Ended] = []
+        self._has_ended = asyncio.Event()
+        self._untold: set[str] = set()
+        self._telling: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Until it is cancelled; then what is in flight is given some seconds to end."""
+        beside = [asyncio.create_task(task) for task in (self._listen(), self._keep_recording(), self._keep_leased())]
+        log.info("the dispatcher is ready")
+        try:
+            while True:
+                self._woken.clear()
+                wait = await self._look_or_wait()
+                await self._sleep(wait)
+        finally:
+            await self._stop(beside)
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+
+    async def _look_or_wait(self) -> float:
+        """Seconds until the next look. A database that is away must not end us."""
+        try:
+            return await self._look()
+        except Exception as error:
+            log.warning("nothing can be claimed (%s: %s); trying again", type(error).__name__, error)
+            return LOOK_EVERY
+
+    async def _look(self) -> float:
+        free = self.most - len(self._sending)
+        if free <= 0:
+            return LOOK_EVERY
+        wait = await sending.seconds_until_owed(self.resources)
+        if wait is None or wait > 0:
+            return min(wait or LOOK_EVERY, LOOK_EVERY)
+        self._claiming = asyncio.create_task(sending.claim(self.resources, self.token, limit=free))
+        work = await asyncio.shield(self._claiming)
+        self._claiming = None
+        for one in work:
+            self._sending[one.delivery.id] = one, asyncio.create_task(self._send(one))
+        return 0.0 if work else OTHERS_CLAIM
+
+    async def _send(self, work: Work) -> None:
+        try:
+            answer = await send(work.outgoing, time_limit=work.endpoint.settings.time_limit, guard=self.guard)
+        except Exception:
+            log.exception("delivery %s could not be sent", work.delivery.id)
+            answer = Answer(ErrorClass.INTERRUPTED)
+        self._ended.append(Ended(work, answer))
+        self._has_ended.set()
+
+    async def _keep_recording(self) -> None:
+        while True:
+            await self._has_ended.wait()
+            await asyncio.sleep(GROUP_SECONDS)
+            try:
+                await self._record()
+            except Exception as error:
+                log.warning("results cannot be recorded (%s: %s); trying again", type(error).__name__, error)
+                await asyncio.sleep(TRY_AGAIN)
+
+    async def _record(self) -> None:
+        """What could not be recorded stays, and stays leased. Recording it twice changes nothing."""
+        batch = list(self._ended)
+        if not batch:
+            return
+        await sending.record(self.resources, batch)
+        del self._ended[: len(batch)]
+        if not self._ended:
+            self._has_ended.clear()
+        for one in batch:
+            self._sending.pop(one.work.delivery.id, None)
+        self._tell({one.work.endpoint.id for one in batch})
+        self._woken.set()
+
+    def _tell(self, endpoint_ids: set[str]) -> None:
+        """Beside the recording, for a broker that hangs must not hold it up."""
+        self._untold |= endpoint_ids
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._keep_telling())
+
+    async def _keep_telling(self) -> None:
+        while self._untold:
+            told, self._untold = self._untold, set()
+            await sending.tell(self.resources, told)
+
+    async def _keep_leased(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_RENEWED_EVERY)
+            work = [one for one, _ in self._sending.values()]
+            if work:
+                await self._unless_it_fails(sending.renew(self.resources, self.token, work))
+
+    async def _listen(self) -> None:
+        """Wakes us when somebody wrote deliveries. Without a broker we look by ourselves, only later."""
+        channel = queue.WAKE_CHANNEL.format(queue=QueueName.CALLBACKS)
+        while True:
+            try:
+                async with bus.listen(self.resources.redis, channel) as heard:
+                    while True:
+                        if await heard.get_message(timeout=queue.SOCKET_TIMEOUT / 2):
+                            self._woken.set()
+            except Exception as error:
+                log.debug("no wake-ups (%s)", type(error).__name__)
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _stop(self, beside: list[asyncio.Task[None]]) -> None:
+        if self._claiming is not None:
+            await self._unless_it_fails(self._put_back(self._claiming))
+        tasks = [task for _, task in self._sending.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for task in (*tasks, *beside):
+            task.cancel()
+        await asyncio.gather(*tasks, *beside, return_exceptions=True)
+        await self._unless_it_fails(self._record())
+        broken_off = [work for work, task in self._sending.values() if task.cancelled()]
+        await self._unless_it_fails(sending.give_up(self.resources, broken_off))
+        if self._telling is not None:
+            await self._unless_it_fails(self._telling)
+
+    async def _put_back(self, claiming: asyncio.Task[list[Work]]) -> None:
+        await sending.put_back(self.resources, await claiming)
+
+    async def _unless_it_fails(self, step: Awaitable[None]) -> None:
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await step
+        except Exception as error:
+            log.warning("the dispatcher: %s: %s; leases run out by themselves", type(error).__name__, error)
