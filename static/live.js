@@ -111,23 +111,23 @@
     const wait = seconds ?? (next === 1 ? 0 : backOff * (0.8 + Math.random() * 0.4));
     retryTimer = setTimeout(() => {
       retryTimer = null;
-      poll(next);
+      if (element()) element().dataset.tries = String(next);
+      poll("fallback", next);
     }, wait * 1000);
   }
 
-  function poll(number) {
+  function poll(why, number) {
     const live = element();
     if (!live || stopped) return;
     const base = live.dataset.fallback;
     if (!base) return;
-    live.dataset.tries = String(number);
     // The stream's element is replaced by a plain one, so that two ways to the news never run side by side.
     closeStream(live);
     const bare = live.cloneNode(true);
     for (const name of ["hx-get", "hx-trigger", "hx-sse:connect", "hx-sse:close"]) bare.removeAttribute(name);
     live.replaceWith(bare);
     const url = new URL(base, location.href);
-    url.searchParams.set("fallback", String(number));
+    url.searchParams.set(why, String(number));
     window.htmx.ajax("GET", url.pathname + url.search, { source: bare, target: bare, swap: "outerMorph" });
   }
 
@@ -205,6 +205,8 @@
 
   document.addEventListener("signed-out", () => stop("signedOut"));
   document.addEventListener("gone", () => stop("gone"));
+  // Where long connections are dear the server ends them on purpose, and its answers bring the rhythm of polls.
+  document.addEventListener("rest", () => poll("rest", 1));
 
   // A proxy that holds the stream back is known by its silence: not even heartbeats arrive.
   setInterval(() => {

@@ -34,7 +34,7 @@ class Seen:
 
 class Desk:
     """`refusals` are given, one a request, instead of answers; `cuts` break one download each after so many
-    bytes, and of as many answers as `lost` says, whatever was done, nobody hears."""
+    bytes, and of what is done for a method in `lost` nobody hears."""
 
     def __init__(self, app: Any, resources: Resources, token: str) -> None:
         self.app = app
@@ -44,7 +44,7 @@ class Desk:
         self.seen: list[Seen] = []
         self.refusals: list[tuple[int, dict[str, str], bytes]] = []
         self.cuts: list[int] = []
-        self.lost = 0
+        self.lost: list[str] = []
         self._server: uvicorn.Server | None = None
 
     @property
@@ -82,8 +82,8 @@ class Desk:
         self.seen.append(Seen(scope["method"], scope["path"], scope["query_string"].decode(), headers))
         if self.refusals:
             await refuse(send, *self.refusals.pop(0))
-        elif self.lost:
-            self.lost -= 1
+        elif scope["method"] in self.lost:
+            self.lost.remove(scope["method"])
             await self.app(scope, receive, swallow)
             raise ConnectionAbortedError("lost by the test")
         elif self.cuts and scope["path"].endswith("/file"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +13,8 @@ from webapp.domain.ids import new_id
 from webapp.domain.signing import new_secret
 from webapp.resources import Resources
 from webapp.store import deliveries, endpoints
-from webapp.store.tables import delivery_attempts, events
 from webapp.store.tables import deliveries as delivery_table
+from webapp.store.tables import delivery_attempts, events
 
 
 async def register(resources: Resources, url: str, **choices: Any) -> Endpoint:
@@ -30,27 +31,37 @@ async def register(resources: Resources, url: str, **choices: Any) -> Endpoint:
 
 async def owe(resources: Resources, endpoint: Endpoint, count: int = 1, *, at: datetime | None = None) -> list[str]:
     """So many events of exports, each owed to this endpoint since `at`. The ids of the deliveries."""
-    at = at or await resources.store.now()
-    made = [(new_id("evt"), new_id("dlv"), new_id("exp")) for _ in range(count)]
+    return await _add(resources, [endpoint], count, at or await resources.store.now())
+
+
+async def owe_each(resources: Resources, to: Sequence[Endpoint]) -> list[str]:
+    """One event, owed to each of these."""
+    return await _add(resources, to, 1, await resources.store.now())
+
+
+async def _add(resources: Resources, to: Sequence[Endpoint], count: int, at: datetime) -> list[str]:
+    """As the outbox does: events, and of each one delivery for every endpoint; many rows in one statement."""
+    made = [_event(at) for _ in range(count)]
+    owed = [_owed(event, endpoint) for event in made for endpoint in to]
     async with resources.store.transaction():
-        for event_id, delivery_id, export_id in made:
-            data = {"id": export_id, "dataset": "things", "status": "SUCCESS", "owner": "usr_tests"}
-            event = {"id": event_id, "type": "export.succeeded", "export_id": export_id, "owner": "usr_tests"}
-            await resources.store.execute(insert(events).values(**event, version=1, timestamp=at, data=data))
-            delivery = {"id": delivery_id, "event_id": event_id, "event_type": "export.succeeded"}
-            await resources.store.execute(
-                insert(delivery_table).values(
-                    **delivery,
-                    export_id=export_id,
-                    endpoint_id=endpoint.id,
-                    state="pending",
-                    created_at=at,
-                    attempts=0,
-                    failures=0,
-                    next_attempt_at=at,
-                )
-            )
-    return [delivery_id for _, delivery_id, _ in made]
+        for table, rows in ((events, made), (delivery_table, owed)):
+            for start in range(0, len(rows), 500):
+                await resources.store.execute(insert(table).values(rows[start : start + 500]))
+    return [row["id"] for row in owed]
+
+
+def _event(at: datetime) -> dict[str, Any]:
+    export_id = new_id("exp")
+    data = {"id": export_id, "dataset": "things", "status": "SUCCESS", "owner": "usr_tests"}
+    row = {"id": new_id("evt"), "type": "export.succeeded", "export_id": export_id, "owner": "usr_tests"}
+    return {**row, "version": 1, "timestamp": at, "data": data}
+
+
+def _owed(event: dict[str, Any], endpoint: Endpoint) -> dict[str, Any]:
+    row = {"id": new_id("dlv"), "event_id": event["id"], "event_type": event["type"], "export_id": event["export_id"]}
+    at = event["timestamp"]
+    counts = {"attempts": 0, "failures": 0}
+    return {**row, **counts, "endpoint_id": endpoint.id, "state": "pending", "created_at": at, "next_attempt_at": at}
 
 
 async def all_deliveries(resources: Resources, endpoint: Endpoint | None = None) -> list[Delivery]:

@@ -90,7 +90,8 @@ async def receiver(behave: Behaviour | None = None, *, host: str = "127.0.0.1") 
         task = asyncio.current_task()
         assert task
         tasks.add(task)
-        await made.serve(reader, writer)
+        with contextlib.suppress(asyncio.CancelledError):
+            await made.serve(reader, writer)
 
     server = await asyncio.start_server(serve, host, 0)
     made.port = server.sockets[0].getsockname()[1]

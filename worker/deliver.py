@@ -6,12 +6,11 @@ import asyncio
 import errno
 import ssl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
 import aiohttp
-from multidict import CIMultiDict, CIMultiDictProxy
-from yarl import URL
 
 from webapp.actions.messages import Outgoing
 from webapp.domain.callbacks import (
@@ -64,14 +63,14 @@ async def send(outgoing: Outgoing, *, time_limit: float, guard: Guard) -> Answer
 
 
 async def _exchange(outgoing: Outgoing, reading: _Reading, time_limit: float, guard: Guard) -> None:
-    target, session = await guard.admit(outgoing.url)
-    asked = Reach(target)
+    destination, session = await guard.admit(outgoing.url)
+    asked = Reach(destination.target)
     reach.set(asked)
     try:
         async with session.post(
-            URL(target.url, encoded=True),
+            destination.url,
             data=outgoing.body,
-            headers=CIMultiDict(outgoing.headers),
+            headers=outgoing.headers,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=time_limit, sock_connect=CONNECT_SECONDS),
         ) as response:
@@ -123,7 +122,7 @@ def _error_of_connecting(failure: OSError) -> ErrorClass:
     return ErrorClass.REFUSED
 
 
-def _kept(headers: CIMultiDictProxy[str]) -> tuple[tuple[str, str], ...]:
+def _kept(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((_clean(name), _clean(value)[:HEADER_KEPT]) for name, value in [*headers.items()][:HEADERS_KEPT])
 
 
@@ -136,7 +135,7 @@ def _clean(text: str) -> str:
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
-def _retry_after(status: int, headers: CIMultiDictProxy[str]) -> float | None:
+def _retry_after(status: int, headers: Mapping[str, str]) -> float | None:
     """In seconds, from now on; None where the receiver asks for nothing that can be read."""
     given = headers.get("Retry-After", "").strip()
     if status not in MAY_ASK_FOR_TIME or not given:

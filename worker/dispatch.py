@@ -13,6 +13,7 @@ from webapp.domain.callbacks import LEASE_RENEWED_EVERY, Answer, ErrorClass
 from webapp.domain.ids import new_id
 from webapp.queue import QueueName
 from webapp.resources import Resources
+from webapp.store.database import DATABASE_ERRORS
 from worker.deliver import send
 from worker.guard import Guard
 
@@ -82,12 +83,21 @@ class Dispatcher:
         wait = await sending.seconds_until_owed(self.resources)
         if wait is None or wait > 0:
             return min(wait or LOOK_EVERY, LOOK_EVERY)
-        self._claiming = asyncio.create_task(sending.claim(self.resources, self.token, limit=free))
-        work = await asyncio.shield(self._claiming)
-        self._claiming = None
+        work = await self._claim(free)
         for one in work:
-            self._sending[one.delivery.id] = one, asyncio.create_task(self._send(one))
+            self._sending[one.attempt.id] = one, asyncio.create_task(self._send(one))
         return 0.0 if work else OTHERS_CLAIM
+
+    async def _claim(self, limit: int) -> list[Work]:
+        """When we are cancelled meanwhile, `_stop` finds out what was claimed."""
+        self._claiming = asyncio.create_task(sending.claim(self.resources, self.token, limit=limit))
+        try:
+            work = await asyncio.shield(self._claiming)
+        except Exception:
+            self._claiming = None
+            raise
+        self._claiming = None
+        return work
 
     async def _send(self, work: Work) -> None:
         try:
@@ -103,22 +113,38 @@ class Dispatcher:
             await self._has_ended.wait()
             await asyncio.sleep(GROUP_SECONDS)
             try:
-                await self._record()
-            except Exception as error:
+                await self._record(len(self._ended))
+            except DATABASE_ERRORS as error:
                 log.warning("results cannot be recorded (%s: %s); trying again", type(error).__name__, error)
                 await asyncio.sleep(TRY_AGAIN)
+            except Exception:
+                await self._record_one_by_one()
 
-    async def _record(self) -> None:
-        """What could not be recorded stays, and stays leased. Recording it twice changes nothing."""
-        batch = list(self._ended)
-        if not batch:
-            return
-        await sending.record(self.resources, batch)
+    async def _record(self, count: int) -> None:
+        """The first ones. What could not be recorded stays, and stays leased; recording it twice changes nothing."""
+        batch = self._ended[:count]
+        if batch:
+            await sending.record(self.resources, batch)
+            self._forget(batch)
+
+    async def _record_one_by_one(self) -> None:
+        """One result that the database will never take must not keep back all others; its lease runs out."""
+        for one in list(self._ended):
+            try:
+                await self._record(1)
+            except DATABASE_ERRORS:
+                return
+            except Exception:
+                log.exception("the result of delivery %s cannot be recorded", one.work.delivery.id)
+                self._forget([one])
+
+    def _forget(self, batch: list[Ended]) -> None:
+        """The first ones are done with."""
         del self._ended[: len(batch)]
         if not self._ended:
             self._has_ended.clear()
         for one in batch:
-            self._sending.pop(one.work.delivery.id, None)
+            self._sending.pop(one.work.attempt.id, None)
         self._tell({one.work.endpoint.id for one in batch})
         self._woken.set()
 
@@ -162,7 +188,7 @@ class Dispatcher:
         for task in (*tasks, *beside):
             task.cancel()
         await asyncio.gather(*tasks, *beside, return_exceptions=True)
-        await self._unless_it_fails(self._record())
+        await self._unless_it_fails(self._record(len(self._ended)))
         broken_off = [work for work, task in self._sending.values() if task.cancelled()]
         await self._unless_it_fails(sending.give_up(self.resources, broken_off))
         if self._telling is not None:

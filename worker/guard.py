@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from webapp.actions import inspectors
 from webapp.domain.addresses import AllowedTargets, is_forbidden, parse_address
@@ -27,6 +29,9 @@ LOOKUPS_AT_ONCE = 64
 """Threads that wait for name servers; names that hang keep one each for some seconds."""
 
 NAMES_KEPT = 5
+"""Seconds that the checked addresses of a name are used for further connections."""
+
+TARGETS_KEPT = 2000
 CONNECTIONS_KEPT = 1.5
 """Seconds that an unused connection stays open: shorter than receivers keep theirs, or requests would be lost."""
 
@@ -36,6 +41,18 @@ IsInspector = Callable[[str], Awaitable[bool]]
 
 class Forbidden(OSError):
     """The address, or one of several, is one that callbacks may not reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """`url` is built from the target, so that nothing parses it another way."""
+
+    target: Target
+    url: URL
+
+    @classmethod
+    def of(cls, target: Target) -> Self:
+        return cls(target, URL(target.url, encoded=True))
 
 
 @dataclass(slots=True)
@@ -63,6 +80,7 @@ class Guard:
     is_inspector: IsInspector
     lookup: Lookup = look_up
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(LOOKUPS_AT_ONCE, "dns"))
+    _parsed: OrderedDict[str, Destination] = field(default_factory=OrderedDict[str, Destination])
     _sessions: list[aiohttp.ClientSession] = field(default_factory=list[aiohttp.ClientSession])
 
     @classmethod
@@ -91,15 +109,23 @@ class Guard:
             await session.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def admit(self, url: str) -> tuple[Target, aiohttp.ClientSession]:
+    async def admit(self, url: str) -> tuple[Destination, aiohttp.ClientSession]:
         """Where the URL leads, and the session to go there with. Raises BadTarget.
 
         An inspector's connections are its own: one that stayed open could carry a request to another path of its host.
         """
         guarded, unguarded = self._sessions
         if await self.is_inspector(url):
-            return parse_target(url, _exactly(url)), unguarded
-        return parse_target(url, self.allowed), guarded
+            return Destination.of(parse_target(url, _exactly(url))), unguarded
+        return self._destination(url), guarded
+
+    def _destination(self, url: str) -> Destination:
+        """Parsed once: it takes as long as all the rest that we do for a request."""
+        if url not in self._parsed:
+            self._parsed[url] = Destination.of(parse_target(url, self.allowed))
+            if len(self._parsed) > TARGETS_KEPT:
+                self._parsed.popitem(last=False)
+        return self._parsed[url]
 
     def may_reach(self, host: str, port: int, address: str) -> bool:
         parsed = parse_address(address)

@@ -21,6 +21,7 @@ from webapp.actions import endpoints, inspectors
 from webapp.actions.endpoint_secrets import drop_expired_secrets
 from webapp.actions.endpoint_settings import DUPLICATE, new_encryption_key
 from webapp.actions.reach import FRAGMENT, UNRESOLVED
+from webapp.commands import key
 from webapp.domain.access import NotFound, Role, Viewer
 from webapp.domain.callbacks import (
     LONGEST_OVERLAP,
@@ -37,6 +38,7 @@ from webapp.domain.exports import Status
 from webapp.domain.signing import key_of
 from webapp.domain.targets import FORBIDDEN_HOST
 from webapp.resources import Resources
+from webapp.sealing import Sealer
 from webapp.store import tables
 
 PUBLIC = "93.184.216.34"
@@ -731,3 +733,21 @@ async def test_an_export_has_one_endpoint_for_a_url(each_resources: Resources, b
     assert {endpoint.id for endpoint in found} == {first.id, *(other.id for other in others)}
     assert await endpoints.list_registered(each_resources) == []
     assert await endpoints.health(each_resources) == []
+
+
+# Another key
+
+
+async def test_everything_sealed_can_be_sealed_under_another_key(
+    each_resources: Resources, boss: Viewer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(key, "BATCH", 2)
+    given = {"url": URL, "headers": {"X-One": "1"}, "encryption": "new"}
+    made = [(await endpoints.create(each_resources, boss, given)).endpoint for _ in range(3)]
+    await endpoints.delete(each_resources, boss, made.pop().id)
+    [old], new = each_resources.settings.secret_keys, "another key that is long enough"
+    assert await key.count_unsealable(each_resources.store, Sealer(new)) == 3
+    assert await key.reseal_all(each_resources.store, Sealer(new, old)) == 3
+    assert await key.count_unsealable(each_resources.store, Sealer(new)) == 0
+    later = replace(each_resources, sealer=Sealer(new))
+    assert [await endpoints.get(later, endpoint.id) for endpoint in made] == made

@@ -1,4 +1,4 @@
-"""What is sent: compact JSON, signed over its raw bytes so that stock libraries verify it, encrypted where asked for."""
+"""What is sent: compact JSON, signed over its raw bytes so that stock libraries verify it, and encrypted data."""
 
 from __future__ import annotations
 

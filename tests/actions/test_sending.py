@@ -323,7 +323,9 @@ async def test_two_workers_never_get_the_same_attempt_and_keep_the_limits_togeth
                 await record(resources, all_ended(got, OK))
 
     async with open_resources(each_resources.settings) as other:
-        await asyncio.gather(*(work(each_resources, f"a{n}") for n in range(2)), *(work(other, f"b{n}") for n in range(2)))
+        await asyncio.gather(
+            *(work(each_resources, f"a{n}") for n in range(2)), *(work(other, f"b{n}") for n in range(2))
+        )
     assert len(seen) == len(set(seen)) == 160
     assert {one.state for one in await all_deliveries(each_resources)} == {DeliveryState.SUCCEEDED}
     assert {one.attempts for one in await all_deliveries(each_resources)} == {1}

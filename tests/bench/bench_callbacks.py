@@ -9,21 +9,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from far_end import environment, line_of, receiver, worker
 from owing import all_deliveries, owe, register
 
 from webapp.domain.callbacks import DeliveryState
@@ -32,35 +26,6 @@ from webapp.settings import read_settings
 from webapp.store.schema import migrate
 
 ENDPOINTS, IN_FLIGHT = 10, 20
-HERE = Path(__file__).parent
-
-
-@contextmanager
-def receiver(count: int, *options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    command = [sys.executable, str(HERE / "fast_receiver.py"), str(count), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    try:
-        yield int(process.stdout.readline()), process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def line_of(process: subprocess.Popen[str]) -> list[float]:
-    assert process.stdout
-    return [float(number) for number in process.stdout.readline().split()]
-
-
-def environment(folder: Path, **more: str) -> dict[str, str]:
-    names = {
-        "EXPORTDESK_DATA_DIR": str(folder),
-        "EXPORTDESK_REDIS_URL": f"unix://{folder}/redis.sock",
-        "EXPORTDESK_CALLBACK_ALLOW_PRIVATE": "127.0.0.0/8",
-        "EXPORTDESK_CONFIG": "",
-        "PYTHONPATH": str(HERE.parents[1]),
-    }
-    return {**os.environ, **names, **more}
 
 
 def ours(count: int) -> float:
@@ -68,11 +33,9 @@ def ours(count: int) -> float:
     with tempfile.TemporaryDirectory() as folder, receiver(count) as (port, receiving):
         environ = environment(Path(folder))
         asyncio.run(prepare(environ, f"http://127.0.0.1:{port}/hook", count))
-        worker = subprocess.Popen([sys.executable, "-m", "worker", "callbacks"], env=environ, stderr=subprocess.DEVNULL)
-        (seconds,) = line_of(receiving)
-        time.sleep(1)
-        worker.send_signal(signal.SIGTERM)
-        worker.wait()
+        with worker(environ):
+            (seconds,) = line_of(receiving)
+            time.sleep(1)
         assert asyncio.run(are_all_recorded(environ)), "not all of them are recorded as succeeded"
     return (count - 1) / seconds
 

@@ -16,7 +16,7 @@ from owing import register
 from playwright.async_api import Browser, BrowserContext, Page, expect
 from receivers import answer, in_turn, receiver
 
-from webapp.actions import exports, people
+from webapp.actions import endpoints, exports, people
 from webapp.actions.exports import Order
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Status
@@ -129,6 +129,17 @@ async def test_a_failed_delivery_is_seen_as_it_fails_and_redelivered(
     assert json.loads(first.body) == json.loads(second.body)
     await page.goto(f"/callbacks/{endpoint.id}")
     await expect(page.locator(".health-card .badge")).to_have_text("Active")
+
+
+async def test_the_list_is_told_by_one_stream(page: Page, server: Any, resources: Resources, admin: Viewer) -> None:
+    first = await register(resources, "https://93.184.216.34/one")
+    await register(resources, "https://93.184.216.34/two")
+    async with page.expect_request(lambda request: "/callbacks/stream" in request.url):
+        await page.goto("/callbacks")
+    await endpoints.pause(resources, admin, first.id)
+    await expect(page.locator(f"#row-{first.id} .badge")).to_have_text("Paused")
+    assert server.log.count("/callbacks/stream") == 1
+    assert server.log.count("/callbacks/live") == 3
 
 
 async def test_the_log_selects_and_redelivers_and_keeps_what_is_ticked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from factories import export_file
@@ -14,6 +15,7 @@ from webapp.actions import attempts, exports, people
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Phase, Status
 from webapp.resources import Resources
+from webapp.settings import LiveStrategy
 from webapp.store.exports import Progress
 
 pytestmark = pytest.mark.browser
@@ -57,6 +59,26 @@ async def test_three_polls_then_one_stream_then_silence(page: Page, server, reso
     assert len(server.log.seen) == seen
     assert server.log.count(path + "/stream") == 1
     assert await page.locator("#live").get_attribute("hx-trigger") is None
+
+
+async def test_push_then_poll_streams_rests_and_sees_the_end(
+    page: Page, server, app, resources, make_export, monkeypatch
+) -> None:
+    monkeypatch.setattr("webapp.pages.live.PUSH_SECONDS", 1.0)
+    monkeypatch.setattr("webapp.pages.live.REST_SECONDS", 1)
+    settings = replace(resources.settings, live_strategy=LiveStrategy.PUSH_THEN_POLL)
+    app.state.resources = replace(resources, settings=settings)
+    export = await make_export(Status.PROCESSING)
+    path = f"/exports/{export.id}"
+    await page.goto(path)
+    await until(lambda: server.log.count(path + "/live", "rest=") >= 3)
+    assert server.log.count(path + "/stream") == 1
+    assert server.log.count(path + "/live", "fallback=") == 0
+    await finish(resources, export)
+    await expect(page.get_by_role("link", name="Download")).to_be_visible()
+    seen = len(server.log.seen)
+    await asyncio.sleep(2.5)
+    assert len(server.log.seen) == seen
 
 
 async def test_an_export_that_ends_while_it_is_polled_opens_no_stream(

@@ -53,7 +53,9 @@ async def test_every_misbehaviour_at_once_is_told_apart_and_delays_nobody(ours: 
     async with AsyncExitStack() as stack:
         good = await stack.enter_async_context(receiver())
         expected: dict[str, ErrorClass | None] = {}
-        bad = {name: (await stack.enter_async_context(receiver(behave)), error) for name, (behave, error) in BAD.items()}
+        bad = {
+            name: (await stack.enter_async_context(receiver(behave)), error) for name, (behave, error) in BAD.items()
+        }
         odd = {name: await stack.enter_async_context(receiver(behave)) for name, behave in ODD.items()}
         for made, error in bad.values():
             endpoint = await register(ours, made.url, time_limit=2.0, waits=(60.0,))
@@ -89,7 +91,12 @@ async def test_every_misbehaviour_at_once_is_told_apart_and_delays_nobody(ours: 
 async def test_memory_stays_flat_through_a_thousand_of_them(ours: Resources) -> None:
     """Counted after the first two hundred have warmed everything up."""
     async with AsyncExitStack() as stack:
-        behaviours = [receivers.ten_megabytes, receivers.gzip_bomb, receivers.headers_without_end, answer(500, b"x" * 9000)]
+        behaviours = [
+            receivers.ten_megabytes,
+            receivers.gzip_bomb,
+            receivers.headers_without_end,
+            answer(500, b"x" * 9000),
+        ]
         endpoints = []
         for behave in behaviours:
             made = await stack.enter_async_context(receiver(behave))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from itertools import product
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from factories import changed
+from live.sse_reading import opened
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from webapp.domain.exports import Export, Status
-from webapp.pages.live import FALLBACK_LONGEST, STREAM_AGAIN_EVERY
+from webapp.pages.live import FALLBACK_LONGEST, REST_SECONDS, STREAM_AGAIN_EVERY
 from webapp.resources import Resources
 from webapp.settings import LiveStrategy
 from webapp.store import events
@@ -165,9 +168,45 @@ async def test_push_first_streams_at_once(
     assert not streams(await live(client, f"{place}/live?fallback=1")), "but not right after a stream that failed"
 
 
+async def test_after_the_push_it_rests_and_is_pushed_to_again_near_the_end(
+    client: httpx.AsyncClient, app: Any, resources: Resources, make_export: ExportMaker
+) -> None:
+    settings(app, resources, LiveStrategy.PUSH_THEN_POLL)
+    export = await make_export(Status.PROCESSING)
+    now = await resources.store.now()
+    export = await changed(resources, export, started_at=now - timedelta(seconds=60), rows_done=100, rows_total=1000)
+    url, numbers = f"/exports/{export.id}/live?rest=1", list[str]()
+    for _ in range(3):
+        element = await live(client, url)
+        assert delay(element) == REST_SECONDS
+        url = str(element.attributes["hx-get"])
+        numbers.append(query(url)["rest"])
+    assert numbers == ["2", "3", "4"]
+    await changed(resources, export, rows_done=950)
+    assert streams(await live(client, url))
+    assert streams(await live(client, "/exports/live?rest=7"))
+
+
+async def test_a_push_ends_on_purpose_but_not_when_the_end_is_near(
+    client: httpx.AsyncClient, app: Any, resources: Resources, make_export: ExportMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webapp.pages.live.PUSH_SECONDS", 0.0)
+    settings(app, resources, LiveStrategy.PUSH_THEN_POLL)
+    export = await make_export(Status.PROCESSING)
+    for path in (f"/exports/{export.id}", "/exports"):
+        async with opened(client, f"{path}/stream") as stream:
+            assert [message.event for message in await stream.rest()] == ["message", "rest"]
+    now = await resources.store.now()
+    await changed(resources, export, started_at=now - timedelta(seconds=60), rows_done=990, rows_total=1000)
+    async with opened(client, f"/exports/{export.id}/stream") as stream:
+        assert (await stream.next()).event == "message"
+        assert await stream.quiet(1.5)
+
+
 ODD = [
     "poll=", "poll=x", "poll=-1", "poll=1.5", "poll=%00", "poll=٣", "poll=²", "poll=" + "9" * 5000, "poll=1e9",
-    "poll=99999", "fallback=x", "fallback=-5", "fallback=" + "9" * 5000, "fallback=%ff", "refresh=x", "poll[]=1",
+    "poll=99999", "rest=x", "rest=-1", "rest=" + "9" * 5000,
+    "fallback=x", "fallback=-5", "fallback=" + "9" * 5000, "fallback=%ff", "refresh=x", "poll[]=1",
     "refresh=" + "9" * 5000, "poll=1&poll=x", "after=x", "&&&=&", "cursor=x", "status=nope", "since=x", "q=%00",
     "q=" + "x" * 5000, "cursor=99999999999999-exp_00000000000000000000000000",
 ]  # fmt: skip

@@ -383,6 +383,10 @@ async def test_pausing_resuming_rotating_and_deleting(
     newest, oldest = (await only(resources)).secrets
     assert (text(shown, "#secret"), oldest.value) == (newest.value, endpoint.secrets[0].value)
     assert (await admin_client.post(f"{here}/rotation", data={"overlap": "9999"})).status_code == 422
+    for _ in range(4):
+        last = await admin_client.post(f"{here}/rotation", data={"overlap": "24"})
+    assert last.headers["location"] == here
+    assert texts(await admin_client.get(here), ".flash")[0].startswith("As many secrets are in force")
 
     question = await admin_client.post(f"{here}/deletion")
     assert text(question, "h1") == "Delete this endpoint?"

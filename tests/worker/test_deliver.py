@@ -268,8 +268,8 @@ async def test_an_address_in_the_url_is_refused_by_the_text_and_at_the_dial() ->
     async with receiver() as made, resolving([]) as guard:
         got = await send(request(made.url), time_limit=3, guard=guard)
         assert got.error is ErrorClass.ADDRESS_FORBIDDEN
-        target, session = await guard.admit("http://93.184.216.34/")
-        reach.set(Reach(target))
+        destination, session = await guard.admit("http://93.184.216.34/")
+        reach.set(Reach(destination.target))
         with pytest.raises(OSError):  # noqa: PT011 - aiohttp's own kind of it
             await session.get(made.url)
         assert made.connections == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from receivers import answer, in_turn, receiver
 
 from webapp import bus, queue
 from webapp.actions import sending
+from webapp.actions.sending import Ended
 from webapp.domain.callbacks import Answer, DeliveryState, ErrorClass
 from webapp.resources import Resources
 from worker import dispatch
@@ -35,7 +36,9 @@ async def test_what_is_owed_is_sent_signed_and_recorded(ours: Resources) -> None
         await until(ours, all_are("succeeded"))
     secret = endpoint.secrets[0].value
     for arrived in made.requests:
-        assert standardwebhooks.Webhook(secret).verify(arrived.body, dict(arrived.headers))["data"]["status"] == "SUCCESS"
+        assert (
+            standardwebhooks.Webhook(secret).verify(arrived.body, dict(arrived.headers))["data"]["status"] == "SUCCESS"
+        )
     deliveries = await all_deliveries(ours)
     assert sorted(one.id for one in made.requests) == sorted(one.event_id for one in deliveries)
     for attempt in await all_attempts(ours):
@@ -200,6 +203,29 @@ async def test_results_wait_for_a_database_that_is_away(ours: Resources, monkeyp
         await owe(ours, await register(ours, made.url), 5)
         await until(ours, all_are("succeeded"))
     assert len(made.requests) == 5
+
+
+async def test_a_result_that_can_never_be_recorded_keeps_no_other_back(
+    ours: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = sending.record
+
+    async def refusing(resources: Resources, ended: Sequence[Ended]) -> int:
+        if any(one.work.endpoint.id == cursed.id for one in ended):
+            raise ValueError("a character that no database takes")
+        return await record(resources, ended)
+
+    monkeypatch.setattr(sending, "record", refusing)
+    async with receiver() as made:
+        cursed, fine = await register(ours, f"{made.url}/1"), await register(ours, f"{made.url}/2")
+        await owe(ours, cursed)
+        await owe(ours, fine, 5)
+        async with dispatching(ours):
+            await until(ours, lambda found: sum(one.state == "succeeded" for one in found) == 5)
+            await asyncio.sleep(1.2)
+    assert len(made.requests) == 6
+    (left,) = await all_deliveries(ours, cursed)
+    assert (left.state, left.lease_until is None) == (DeliveryState.PENDING, False)
 
 
 async def test_claims_wait_for_a_database_that_is_away(ours: Resources, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,13 +66,16 @@ def outgoing(settings: EndpointSettings, secrets: Sequence[str], message: Messag
     """Signed at this moment with every secret, the newest first. Ours replace custom headers of the same name."""
     body = _body(settings, message)
     ours = [*PLAIN_HEADERS, *signature_headers(secrets, message.id, at, body)]
-    taken = {name.lower() for name, _ in ours}
-    custom = [(name, value) for name, value in settings.headers if name.lower() not in taken]
-    return Outgoing(settings.url, (*custom, *ours), body)
+    if settings.headers:
+        taken = {name.lower() for name, _ in ours}
+        ours = [*((name, value) for name, value in settings.headers if name.lower() not in taken), *ours]
+    return Outgoing(settings.url, tuple(ours), body)
 
 
 def shown_headers(settings: EndpointSettings, sent: Outgoing) -> tuple[tuple[str, str], ...]:
     """The headers for the delivery log: custom ones are sealed at rest, so their values are left out."""
+    if not settings.headers:
+        return sent.headers
     custom = {name.lower() for name, _ in settings.headers} - {name.lower() for name, _ in PLAIN_HEADERS}
     return tuple((name, KEPT_SEALED if name.lower() in custom else value) for name, value in sent.headers)
 

@@ -107,10 +107,10 @@ async def claim(resources: Resources, token: str, *, limit: int) -> list[Work]:
 
 def shares(rooms: Sequence[Room], limit: int) -> dict[str, int]:
     """How many for each endpoint: one after the other in turns, first those that have least in flight."""
-    waiting = [room for room in rooms if room.room > 0]
+    waiting: list[Room] = [room for room in rooms if room.room > 0]
     waiting.sort(key=lambda room: (room.live, room.due_at))
     del waiting[ENDPOINTS_AT_ONCE:]
-    given = {room.endpoint_id: 0 for room in waiting}
+    given: dict[str, int] = dict.fromkeys([room.endpoint_id for room in waiting], 0)
     while limit > 0 and waiting:
         for room in waiting[:limit]:
             given[room.endpoint_id] += 1
@@ -158,12 +158,10 @@ def _opened(resources: Resources, row: Mapping[str, Any]) -> Endpoint | None:
         return None
 
 
-def _work(
-    row: Mapping[str, Any], endpoint: Endpoint, event: Mapping[str, Any], token: str, at: datetime
-) -> Work | None:
+def _work(row: Mapping[str, Any], endpoint: Endpoint, event: tuple[int, str], token: str, at: datetime) -> Work | None:
     delivery = _delivery(row, at)
-    data = msgspec.json.decode(event["data"])
-    message = Message(row["event_id"], row["event_type"], from_milliseconds(event["timestamp"]), data)
+    timestamp, data = event
+    message = Message(row["event_id"], row["event_type"], from_milliseconds(timestamp), msgspec.json.decode(data))
     secrets = [secret.value for secret in endpoint.valid_secrets(at)]
     try:
         sent = messages.outgoing(endpoint.settings, secrets, message, at=at)

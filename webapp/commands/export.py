@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import sys
 import time
@@ -27,7 +29,9 @@ LIVELY_POLL, CALM_POLL = 1.0, 3.0
 WAITED = 0.9
 """The share of a long poll that has to pass for it to count as one: some proxy or desk may answer at once."""
 MAKE_A_TOKEN = "Make one where the desk runs: exportdesk token create --user NAME --name TEXT"  # noqa: S105
-ENDINGS = ("csv", "xlsx", "jsonl", "parquet")
+EXPORT_ID = re.compile(r"exp_[0-9a-z]+")
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
+FORMATS = ("csv", "xlsx", "jsonl", "parquet")
 NAMES_SHOWN = 20
 WORDS = {"true": True, "false": False, "tab": "\t", "\\t": "\t"}
 
@@ -50,15 +54,12 @@ class Wanted:
 
     @property
     def waits(self) -> bool:
-        return self.wait or self.output is not None or self.again is not None
+        return self.wait or bool(self.output or self.again)
 
 
 def run_export(wanted: Wanted) -> int:
     """The exit code. Raises Failure with one of them."""
-    if (wanted.dataset is None) == (wanted.again is None):
-        raise Failure("Name a dataset to export, or an export with --again. See: exportdesk export --help")
-    if wanted.again is not None and (wanted.params or wanted.options or wanted.format):
-        raise Failure("--again takes an export as it was ordered: leave out --format, --param and --option.")
+    _check_use(wanted)
     client = _client(wanted)
     display = Display(sys.stderr, is_quiet=wanted.quiet)
     run = Run(wanted, client, display)
@@ -72,6 +73,20 @@ def run_export(wanted: Wanted) -> int:
         if failure.code == EXIT_FILE and run.export_id:
             raise Failure(f"{failure}\n{run.way_on()}", failure.code) from None
         raise
+
+
+def _check_use(wanted: Wanted) -> None:
+    if bool(wanted.dataset) == bool(wanted.again):
+        raise Failure("Name a dataset to export, or an export with --again. See: exportdesk export --help")
+    if wanted.again and (wanted.params or wanted.options or wanted.format):
+        raise Failure("--again takes an export as it was ordered: leave out --format, --param and --option.")
+    if wanted.again and not EXPORT_ID.fullmatch(wanted.again):
+        raise Failure("--again takes the id of an export, such as exp_01m8mtv6eyecta8qms1nden14k.")
+    if wanted.output == "":
+        raise Failure("-o needs the name of a file or folder, or - for stdout.")
+    texts = [wanted.dataset, wanted.format, wanted.url, *wanted.params, *wanted.options]
+    if any("\ud800" <= character <= "\udfff" for text in texts for character in text or ""):
+        raise Failure("The arguments are not valid UTF-8.")
 
 
 def _client(wanted: Wanted) -> Client:
@@ -138,7 +153,8 @@ class Run:
 
     def _order(self) -> Answer:
         assert self.wanted.dataset is not None
-        options = {name: WORDS.get(texts[-1], texts[-1]) for name, texts in pairs("--option", self.wanted.options)}
+        options = _implied_options(self.wanted.output)
+        options |= {name: WORDS.get(texts[-1], texts[-1]) for name, texts in pairs("--option", self.wanted.options)}
         params = self._params(pairs("--param", self.wanted.params))
         order = partial(
             self.client.order,
@@ -210,7 +226,8 @@ class Run:
             return EXIT_INTERRUPTED
         self.display.note(f"{_shown_size(export)}; size and SHA-256 are as promised.")
         if path is not None:
-            print(path)
+            sys.stdout.buffer.write(os.fsencode(path) + b"\n")
+            sys.stdout.buffer.flush()
         return 0
 
     def _interrupted(self) -> int:
@@ -234,7 +251,7 @@ class Run:
         except Problem as problem:
             if problem.status != 409:
                 raise
-            self.display.insist(f"It cannot be cancelled any more. {problem.detail}")
+            self.display.insist(f"It cannot be cancelled any more. {problem.detail}\n{self.way_on()}")
             return EXIT_INTERRUPTED
         self.display.insist("Cancelled.")
         return EXIT_ENDED
@@ -285,8 +302,6 @@ def pairs(flag: str, given: Sequence[str]) -> list[tuple[str, list[str]]]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise Failure(f"{flag} {text}: write it as NAME=VALUE.")
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            raise Failure(f"{flag} {name.encode(errors='replace').decode()}: it is not valid UTF-8.")
         found.setdefault(name, []).append(value)
     return list(found.items())
 
@@ -297,9 +312,16 @@ def _argument(field: str) -> str:
     return {"params": f"--param {name}", "options": f"--option {name}"}.get(kind, f"--{kind}") if dot else f"--{field}"
 
 
+def _implied_options(output: str | None) -> dict[str, Any]:
+    """`orders.csv.gz` is compressed without being told so."""
+    name = Path(output or "").name.lower()
+    ending = name.rpartition(".")[2]
+    return {"compression": COMPRESSIONS[ending]} if ending in COMPRESSIONS and "." in name else {}
+
+
 def _format_of(output: str | None) -> str | None:
     """What the name of the file asks for, when no format is given: `orders.xlsx`."""
-    return next((part for part in Path(output or "").name.lower().split(".")[1:] if part in ENDINGS), None)
+    return next((part for part in Path(output or "").name.lower().split(".")[1:] if part in FORMATS), None)
 
 
 def _shown_size(export: Export) -> str:

@@ -21,7 +21,7 @@ JITTER = 0.25
 
 
 class Patience:
-    """`trouble` is told what is waited for, `relief` that it is over."""
+    """`trouble` is told what is waited for, `relief` that a desk which was away is back."""
 
     def __init__(self, trouble: Callable[[str], None], relief: Callable[[], None]) -> None:
         self._trouble = trouble
@@ -31,11 +31,12 @@ class Patience:
     def call(self, action: Callable[[], T], *, gained: Callable[[], int] = lambda: 0) -> T:
         """Calls until it succeeds. The bound starts anew whenever `gained` has grown: a download that was broken off
         has come further. Raises what it cannot wait for."""
-        began, tries, reached = time.monotonic(), 0, gained()
+        began, tries, reached, was_away = time.monotonic(), 0, gained(), False
         while True:
             try:
                 result = action()
             except (Unreachable, Problem) as error:
+                was_away = isinstance(error, Unreachable) and error.was_refused
                 if gained() > reached:
                     began, tries, reached = time.monotonic(), 0, gained()
                 pause = self._pause(error, tries, time.monotonic() - began)
@@ -43,7 +44,7 @@ class Patience:
                 time.sleep(pause)
             else:
                 self._was_there = True
-                if tries:
+                if was_away and gained() == reached:
                     self._relief()
                 return result
 
@@ -59,8 +60,10 @@ class Patience:
             raise error
         if isinstance(error, Problem):
             self._trouble(f"{error.detail} Asking again in {pause:.0f} s.")
-        else:
+        elif error.was_refused:
             self._trouble(f"The desk cannot be reached ({error}). Trying again.")
+        else:
+            self._trouble(f"{str(error)[0].upper()}{str(error)[1:]}. Trying again.")
         return pause
 
     def _bound(self, error: Unreachable | Problem) -> float:

@@ -87,7 +87,7 @@ class Display:
 def standing(export: Export) -> str:
     """`43 %, 107,000 of 250,000 rows, about 12 s left`."""
     if export.status == "QUEUED" and export.retry_at is not None:
-        return f"It failed once and is tried again at {export.retry_at:%H:%M:%S}Z"
+        return f"It failed and is tried again at {export.retry_at:%H:%M:%S}Z"
     if export.status == "QUEUED" and export.queue_position is not None:
         return f"{STANDINGS['QUEUED']}, {ordinal(export.queue_position)} in line"
     if export.status != "PROCESSING" or export.phase in PHASES:

@@ -18,7 +18,7 @@ from webapp.pages.callback_wording import short_url
 from webapp.resources import Resources
 from webapp.sealing import Unsealable
 from webapp.web.context import admin, endpoint_id, resources
-from webapp.web.flash import redirect
+from webapp.web.flash import flash, redirect
 from webapp.web.forms import read_form
 from webapp.web.render import page
 
@@ -87,7 +87,10 @@ async def rotate(request: Request) -> Response:
     if overlap not in OVERLAPS:
         raise Invalid([FieldError("overlap", f"Choose one of: {', '.join(OVERLAPS)}.")])
     hours = timedelta(hours=int(overlap))
-    endpoint = await endpoints.rotate(resources(request), who, endpoint_id(request), overlap=hours)
+    try:
+        endpoint = await endpoints.rotate(resources(request), who, endpoint_id(request), overlap=hours)
+    except Invalid:  # the overlap is one of ours, so there are too many
+        return redirect(request, f"/callbacks/{endpoint_id(request)}", flash("many-secrets"))
     return reveal(request, endpoint, is_new=False, with_key=False)
 
 

@@ -23,6 +23,11 @@ class DeliveryRow:
     endpoint: str
 
     @property
+    def code(self) -> str:
+        """For `data-status`: the state, or `sending`."""
+        return "sending" if self.badge is wording.SENDING else self.delivery.state.value
+
+    @property
     def can_redeliver(self) -> bool:
         return self.delivery.state is not DeliveryState.CANCELLED
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import deliveries, exports
+from webapp.actions import deliveries, endpoints, exports
 from webapp.actions.deliveries import DeliveryFilter
 from webapp.domain.callbacks import Delivery, DeliveryState, Endpoint
 from webapp.domain.exports import Export
-from webapp.domain.limits import MAX_PAGE_SIZE
 from webapp.pages import callback_wording as wording
 from webapp.pages.delivery_rows import DeliveryRow, delivery_row, owners_row
+from webapp.resources import Resources
 from webapp.store import endpoints as endpoint_rows
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.render import fragment
@@ -38,23 +39,15 @@ class ExportDeliveries:
 
 async def export_deliveries(request: Request, export: Export, poll: int = 0) -> ExportDeliveries:
     """For the viewer of this request, who may see the export."""
-    desk, who = resources(request), viewer(request)
-    found, _ = await deliveries.list_page(desk, DeliveryFilter(export_id=export.id), limit=MAX_PAGE_SIZE, after=None)
-    if not found:
-        return ExportDeliveries(export.id, (), who.is_admin, has_more=False)
-    async with desk.store.connection():
-        now = await desk.store.now()
-        known = await endpoint_rows.get_many(desk.store, list({d.endpoint_id for d in found}), desk.sealer)
-    if who.is_admin:
-        rows = [delivery_row(delivery, now, titles(known)) for delivery in found]
-    else:
-        rows = [owners_row(delivery, now) for delivery in found if _is_own(delivery, export, known)]
+    desk, is_admin = resources(request), viewer(request).is_admin
+    now = await desk.store.now()
+    rows = await (_all_rows(desk, export, now) if is_admin else _owners_rows(desk, export, now))
     is_owed = any(row.delivery.state is DeliveryState.PENDING for row in rows)
     goes_on = is_owed and poll < POLLS
     return ExportDeliveries(
         export.id,
         tuple(rows[:SHOWN]),
-        who.is_admin,
+        is_admin,
         has_more=len(rows) > SHOWN,
         poll=f"/exports/{export.id}/deliveries?poll={poll + 1}" if goes_on else None,
         delay=min(2 ** (poll // 3), LONGEST_WAIT),
@@ -69,9 +62,28 @@ def titles(known: Mapping[str, Endpoint]) -> dict[str, str]:
     }
 
 
-def _is_own(delivery: Delivery, export: Export, known: Mapping[str, Endpoint]) -> bool:
-    endpoint = known.get(delivery.endpoint_id)
-    return endpoint is not None and endpoint.export_id == export.id
+async def _all_rows(desk: Resources, export: Export, now: datetime) -> list[DeliveryRow]:
+    found = await _newest(desk, DeliveryFilter(export_id=export.id))
+    if not found:
+        return []
+    async with desk.store.connection():
+        known = await endpoint_rows.get_many(desk.store, list({d.endpoint_id for d in found}), desk.sealer)
+    return [delivery_row(delivery, now, titles(known)) for delivery in found]
+
+
+async def _owners_rows(desk: Resources, export: Export, now: datetime) -> list[DeliveryRow]:
+    """Only of the endpoints of its own `callback_url`s."""
+    found: list[Delivery] = []
+    for endpoint in await endpoints.list_of_export(desk, export.id):
+        found += await _newest(desk, DeliveryFilter(endpoint_id=endpoint.id, export_id=export.id))
+    found.sort(key=lambda delivery: (delivery.created_at, delivery.id), reverse=True)
+    return [owners_row(delivery, now) for delivery in found]
+
+
+async def _newest(desk: Resources, chosen: DeliveryFilter) -> Sequence[Delivery]:
+    """One more than is shown, so that it is known whether there are more."""
+    found, _ = await deliveries.list_page(desk, chosen, limit=SHOWN + 1, after=None)
+    return found
 
 
 async def section(request: Request) -> Response:

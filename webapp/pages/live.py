@@ -5,6 +5,8 @@ Every answer, poll or stream, is the same element from the same template, so a p
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,7 @@ from starlette.responses import Response
 
 from webapp.actions import exports
 from webapp.domain.access import NotFound
-from webapp.domain.exports import Export
+from webapp.domain.exports import Export, eta_seconds
 from webapp.live.stream import END, SIGNED_OUT, event_stream, follow, retry_hint
 from webapp.pages.context import ListQuery, detail_context, list_context, list_query
 from webapp.settings import LiveStrategy
@@ -27,6 +29,11 @@ POLLS = 3
 FALLBACK_LONGEST = 30
 STREAM_AGAIN_EVERY = 5
 """While polling as a fallback, every so many polls the stream is tried again."""
+PUSH_SECONDS = 30.0
+REST_SECONDS = 5
+"""With `push-then-poll` a stream ends after so long, and the page polls at this rhythm until the end is near."""
+NEAR_SECONDS = 15
+REST = ServerSentEvent(event="rest", data="rest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +48,23 @@ class Live:
     fallback: str | None = None
     tries: int = 0
     heartbeat: float = 0
+    is_near: bool = False
     refresh: int | None = None
     refresh_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the rhythm a page is: `poll` counts answers of the first three, `fallback` those after a failure."""
+    """Where in the rhythm a page is: `poll` counts answers of the first three, `fallback` those after a failure, `rest`
+    those after a stream that was ended on purpose."""
 
     poll: int = 0
     fallback: int = 0
+    rest: int = 0
 
     @classmethod
     def of(cls, request: Request) -> Place:
-        return cls(_count(request, "poll"), _count(request, "fallback"))
+        return cls(_count(request, "poll"), _count(request, "fallback"), _count(request, "rest"))
 
 
 def _count(request: Request, name: str) -> int:
@@ -65,9 +75,19 @@ def _count(request: Request, name: str) -> int:
 
 
 def live_element(
-    request: Request, *, partial: str, path: str, query: str, cursor: int, moved: int, active: bool, place: Place
+    request: Request,
+    *,
+    partial: str,
+    path: str,
+    query: str,
+    cursor: int,
+    moved: int,
+    active: bool,
+    place: Place,
+    is_near: bool = False,
 ) -> Live:
-    """`path` is the page's own; its polls are at `path/live` and its stream at `path/stream`."""
+    """`path` is the page's own; its polls are at `path/live` and its stream at `path/stream`. `is_near`: the end is
+    expected within `NEAR_SECONDS`."""
     settings = resources(request).settings
     stamp = f"{cursor}.{moved}"
     if not active:
@@ -77,11 +97,14 @@ def live_element(
         "fallback": f"{path}/live?{query}",
         "heartbeat": settings.stream_heartbeat.total_seconds(),
         "tries": place.fallback,
+        "is_near": is_near,
     }
-    if may_stream(settings.live_strategy, place):
+    if may_stream(settings.live_strategy, place, is_near=is_near):
         stream = f"{path}/stream?after={cursor}{joined}"
         return Live(partial, stamp, stream=stream, **common)
-    if place.fallback or place.poll >= POLLS:
+    if place.rest:
+        following, delay = f"rest={place.rest + 1}", REST_SECONDS
+    elif place.fallback or place.poll >= POLLS:
         following = f"fallback={place.fallback + 1}"
         delay = min(2**place.fallback, FALLBACK_LONGEST)
     else:
@@ -98,9 +121,11 @@ def live_element(
     )
 
 
-def may_stream(strategy: LiveStrategy, place: Place) -> bool:
+def may_stream(strategy: LiveStrategy, place: Place, *, is_near: bool = False) -> bool:
     if strategy is LiveStrategy.POLL_ONLY:
         return False
+    if place.rest:
+        return is_near
     if place.fallback:
         return place.fallback % STREAM_AGAIN_EVERY == 0
     return place.poll >= POLLS or strategy is LiveStrategy.PUSH_THEN_POLL
@@ -119,6 +144,7 @@ async def detail_live(request: Request, export: Export, place: Place | None = No
         moved=export.rows_done,
         active=export.is_active,
         place=place or Place(),
+        is_near=is_near_its_end(context["eta"]),
     )
     return {**context, "live": live}
 
@@ -137,8 +163,13 @@ async def list_live(request: Request, query: ListQuery, place: Place | None = No
         moved=sum(export.rows_done for export in shown),
         active=any(export.is_active for export in shown),
         place=place or Place(),
+        is_near=any(is_near_its_end(eta_seconds(export, context["now"])) for export in shown),
     )
     return {**context, "live": live}
+
+
+def is_near_its_end(eta: int | None) -> bool:
+    return eta is not None and eta <= NEAR_SECONDS
 
 
 async def _cursor(request: Request) -> int:
@@ -179,7 +210,7 @@ async def snapshots(
     request: Request, read: Callable[[], Any], *, owner: str | None, ids: frozenset[str] | None
 ) -> AsyncIterator[ServerSentEvent]:
     """A snapshot at once, then one whenever what it shows has changed."""
-    shown = ""
+    shown, rests_at = "", _rests_at(request)
     async for changes in follow(request, owner=owner, ids=ids):
         if changes is None:
             yield SIGNED_OUT
@@ -197,3 +228,12 @@ async def snapshots(
         if live.poll is None and live.stream is None:
             yield END
             return
+        if time.monotonic() >= rests_at and not live.is_near:
+            yield REST
+            return
+
+
+def _rests_at(request: Request) -> float:
+    """When a stream is to make way for polls, by the monotonic clock."""
+    pushes_first = resources(request).settings.live_strategy is LiveStrategy.PUSH_THEN_POLL
+    return time.monotonic() + PUSH_SECONDS if pushes_first else math.inf

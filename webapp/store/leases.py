@@ -112,7 +112,7 @@ async def take(
         now=to_milliseconds(at),
         until=to_milliseconds(until),
     )
-    return await store.fetch_all(query)
+    return [{name: row[name] for name in TAKEN} for row in await store.fetch_all(query)]
 
 
 async def interrupt(store: Store, ids: Sequence[str], *, at: datetime) -> None:
@@ -124,12 +124,12 @@ async def interrupt(store: Store, ids: Sequence[str], *, at: datetime) -> None:
     await store.execute(query)
 
 
-async def events_of(store: Store, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    """`timestamp` in milliseconds and `data` as JSON text, by the event's id."""
+async def events_of(store: Store, ids: Sequence[str]) -> Mapping[str, tuple[int, str]]:
+    """When it was, in milliseconds, and its data as JSON text, by the event's id."""
     query = text(
         f"SELECT e.id, e.timestamp, e.data FROM events e WHERE e.id IN (SELECT r.id FROM {_rows(store, id='text')})"
     ).bindparams(rows=_json([{"id": id} for id in ids]))
-    return {row["id"]: row for row in await store.fetch_all(query)}
+    return {row["id"]: (row["timestamp"], row["data"]) for row in await store.fetch_all(query)}
 
 
 async def endpoint_rows(store: Store, ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:

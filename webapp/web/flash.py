@@ -50,6 +50,10 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "no-delivery-selected": ("note", "Nothing was selected. Tick the deliveries that are meant."),
     "recovered": ("good", "{deliveries} put in line to be sent again, each as on its first try."),
     "nothing-to-recover": ("note", "Nothing was missed since then."),
+    "many-secrets": (
+        "bad",
+        "As many secrets are in force as there may be. Wait for one to end, or end the old ones at once.",
+    ),
     "no-time": ("bad", "Say since when, as a date and a time."),
 }
 """Tone and sentence. `{exports}` and `{deliveries}` count the value `n`."""
