@@ -17,7 +17,7 @@ from api.problem_documents import SECRETS, problem_of, rows_written
 from factories import stored_export
 from owing import owe, register
 from sqlalchemy import update
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from webapp.actions import exports, people
 from webapp.domain.access import Viewer
@@ -48,6 +48,7 @@ class Row:
 THINGS = {"dataset": "things", "format": "csv"}
 HOOK = {"url": "https://93.184.216.34/hook"}
 TRIAL = {"event_type": "export.created"}
+HOOK_FORM = HOOK | {"time_limit": "10", "rate": "20", "max_in_flight": "5"}
 ROWS: dict[tuple[str, str], Row] = {
     ("GET", "/"): Row(OPEN, 303),
     ("GET", "/healthz"): Row(OPEN, 200),
@@ -74,6 +75,42 @@ ROWS: dict[tuple[str, str], Row] = {
     ("POST", "/exports/{export_id}/cancellation"): Row(OWN, 303, Status.QUEUED),
     ("POST", "/exports/{export_id}/retry"): Row(OWN, 303, Status.FAILED),
     ("POST", "/exports/{export_id}/deletion"): Row(OWN, 303),
+    ("GET", "/exports/{export_id}/deliveries"): Row(OWN, 200),
+    ("GET", "/callbacks"): Row(ADMIN, 200),
+    ("POST", "/callbacks"): Row(ADMIN, 303, form=HOOK_FORM),
+    ("GET", "/callbacks/live"): Row(ADMIN, 200),
+    ("GET", "/callbacks/stream"): Row(ADMIN, 200),
+    ("GET", "/callbacks/new"): Row(ADMIN, 200),
+    ("POST", "/callbacks/new/inspector"): Row(ADMIN, 200, form=HOOK),
+    ("POST", "/callbacks/new/trial"): Row(ADMIN, 200, form=HOOK_FORM | TRIAL),
+    ("GET", "/callbacks/sample"): Row(ADMIN, 200, query="?event_type=export.created"),
+    ("POST", "/callbacks/hosts"): Row(ADMIN, 303, form={"hosts": ""}),
+    ("POST", "/callbacks/redeliveries"): Row(ADMIN, 303, form={"ids": ""}),
+    ("GET", "/callbacks/deliveries"): Row(ADMIN, 200),
+    ("GET", "/callbacks/deliveries/live"): Row(ADMIN, 200),
+    ("GET", "/callbacks/deliveries/stream"): Row(ADMIN, 200),
+    ("GET", "/callbacks/deliveries/{delivery_id}"): Row(ADMIN, 200),
+    ("GET", "/callbacks/deliveries/{delivery_id}/live"): Row(ADMIN, 200),
+    ("GET", "/callbacks/deliveries/{delivery_id}/stream"): Row(ADMIN, 200),
+    ("POST", "/callbacks/deliveries/{delivery_id}/redelivery"): Row(ADMIN, 303),
+    ("GET", "/callbacks/{endpoint_id}"): Row(ADMIN, 200),
+    ("GET", "/callbacks/{endpoint_id}/live"): Row(ADMIN, 200),
+    ("GET", "/callbacks/{endpoint_id}/stream"): Row(ADMIN, 200),
+    ("GET", "/callbacks/{endpoint_id}/edit"): Row(ADMIN, 200),
+    ("POST", "/callbacks/{endpoint_id}/edit"): Row(ADMIN, 303, form=HOOK_FORM),
+    ("POST", "/callbacks/{endpoint_id}/edit/inspector"): Row(ADMIN, 200, form=HOOK),
+    ("POST", "/callbacks/{endpoint_id}/edit/trial"): Row(ADMIN, 200, form=HOOK_FORM | TRIAL),
+    ("POST", "/callbacks/{endpoint_id}/trial"): Row(ADMIN, 200, form=TRIAL),
+    ("GET", "/callbacks/{endpoint_id}/secret"): Row(ADMIN, 200),
+    ("POST", "/callbacks/{endpoint_id}/rotation"): Row(ADMIN, 303, form={"overlap": "24"}),
+    ("POST", "/callbacks/{endpoint_id}/pause"): Row(ADMIN, 303),
+    ("POST", "/callbacks/{endpoint_id}/resumption"): Row(ADMIN, 303),
+    ("POST", "/callbacks/{endpoint_id}/deletion"): Row(ADMIN, 303, form={"confirmed": "1"}),
+    ("GET", "/callbacks/{endpoint_id}/deliveries"): Row(ADMIN, 200),
+    ("GET", "/callbacks/{endpoint_id}/deliveries/live"): Row(ADMIN, 200),
+    ("GET", "/callbacks/{endpoint_id}/deliveries/stream"): Row(ADMIN, 200),
+    ("GET", "/callbacks/{endpoint_id}/recovery"): Row(ADMIN, 200),
+    ("POST", "/callbacks/{endpoint_id}/recovery"): Row(ADMIN, 303, form={"since": "2026-01-31T00:00"}),
     ("GET", "/inspect"): Row(ADMIN, 200),
     ("POST", "/inspect"): Row(ADMIN, 303),
     ("POST", "/inspect/{token}"): Row(OPEN, 404),
@@ -124,6 +161,8 @@ def addresses(found: Iterable[BaseRoute], prefix: str = "") -> set[tuple[str, st
     for route in found:
         if isinstance(route, Route):
             table |= {(method, prefix + route.path) for method in (route.methods or {"GET"}) if method != "HEAD"}
+        elif isinstance(route, WebSocketRoute):
+            continue  # see tests/live/test_socket.py
         elif isinstance(route, Mount) and route.routes:
             table |= addresses(route.routes, prefix + route.path)
         elif isinstance(route, Mount):

@@ -12,7 +12,7 @@ from webapp.cli import main
 from webapp.commands import check
 from webapp.commands.failures import Failure
 
-NAMES = ("up", "web", "worker", "migrate", "user", "token", "datasets", "doctor", "check")
+NAMES = ("up", "web", "worker", "migrate", "user", "token", "datasets", "export", "key", "doctor", "check")
 
 
 def test_help_names_every_command(capsys):

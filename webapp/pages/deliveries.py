@@ -17,11 +17,12 @@ from webapp.domain.ids import is_id
 from webapp.domain.limits import MAX_PAGE_SIZE, PAGE_SIZE
 from webapp.pages import callback_wording as wording
 from webapp.pages.callback_live import Context, callback_element, callback_stream
-from webapp.pages.delivery_query import DeliveryQuery, cursor_after, parse_cursor, parse_delivery_query, written_minute
+from webapp.pages.delivery_query import DeliveryQuery, cursor_after, parse_delivery_query, written_minute
 from webapp.pages.delivery_rows import STATE_LABELS, attempt_view, delivery_row, delivery_rows
 from webapp.pages.export_deliveries import titles
 from webapp.pages.live import Place
 from webapp.store import endpoints as endpoint_rows
+from webapp.web import cursors
 from webapp.web.context import admin, delivery_id, endpoint_id, resources
 from webapp.web.flash import Flash, flash, redirect
 from webapp.web.forms import Form, read_form
@@ -67,7 +68,9 @@ async def _log(request: Request, query: DeliveryQuery, place: Place | None = Non
     desk = resources(request)
     now = await desk.store.now()
     endpoint = await endpoints.get(desk, query.endpoint_id) if query.endpoint_id else None
-    found, more = await deliveries.list_page(desk, query.filter(), limit=PAGE_SIZE, after=parse_cursor(query.cursor))
+    found, more = await deliveries.list_page(
+        desk, query.filter(), limit=PAGE_SIZE, after=cursors.decode(query.cursor, "dlv")
+    )
     named = None if endpoint else await _titles(request, found)
     live = callback_element(
         request,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,8 +13,8 @@ from webapp.actions.deliveries import DeliveryFilter
 from webapp.domain.callbacks import Delivery, DeliveryState, ErrorClass
 from webapp.domain.events import EVENT_TYPES
 from webapp.domain.ids import is_id
+from webapp.web import cursors
 
-CURSOR = re.compile(r"([0-9]{1,14})-(dlv_[0-9a-z]{26})")
 MINUTES = "%Y-%m-%dT%H:%M"
 
 
@@ -88,20 +87,12 @@ def parse_delivery_query(params: ImmutableMultiDict[str, str], endpoint_id: str 
         error=ErrorClass(params["error"]) if params.get("error") in set(ErrorClass) else None,
         export_id=export_id if is_id(export_id, "exp") else None,
         since=parse_minute(params.get("since", "")),
-        cursor=cursor if parse_cursor(cursor) else None,
+        cursor=cursor if cursors.decode(cursor, "dlv") else None,
     )
 
 
 def cursor_after(delivery: Delivery) -> str:
-    return f"{round(delivery.created_at.timestamp() * 1000)}-{delivery.id}"
-
-
-def parse_cursor(cursor: str | None) -> tuple[datetime, str] | None:
-    match = CURSOR.fullmatch(cursor or "")
-    if match is None or not is_id(match[2], "dlv"):
-        return None
-    seconds, milliseconds = divmod(int(match[1]), 1000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=milliseconds * 1000), match[2]
+    return cursors.encode(delivery.created_at, delivery.id)
 
 
 def written_minute(moment: datetime) -> str:
