@@ -89,7 +89,7 @@ class Settings:
 
 def parse_duration(text: str) -> timedelta:
     """`90s`, `30m`, `12h`, `7d`, `250ms`."""
-    match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|h|d)", text.strip())
     if match is None:
         raise ValueError("write a number and a unit, such as 90s, 30m, 12h or 7d")
     seconds = int(match[1]) * UNITS[match[2]]

@@ -14,8 +14,8 @@ from fresh_stores import Clock, person
 from sqlalchemy import select
 
 from webapp import bus
-from webapp.actions import deliveries, endpoints
-from webapp.actions.deliveries import CannotRedeliver, DeliveryFilter
+from webapp.actions import deliveries, endpoint_secrets, endpoints
+from webapp.actions.deliveries import CannotRedeliver
 from webapp.actions.sweep import UNUSED_EVERY, sweep
 from webapp.domain.access import NotFound, Role, Viewer
 from webapp.domain.callbacks import Delivery, DeliveryState, EndpointState, ErrorClass
@@ -23,6 +23,7 @@ from webapp.domain.exports import Export, Status
 from webapp.resources import Resources
 from webapp.store import events, tables
 from webapp.store import exports as export_rows
+from webapp.store.deliveries import DeliveryFilter
 
 URL = "https://93.184.216.34/hook"
 SECOND = timedelta(seconds=1)
@@ -334,7 +335,7 @@ async def test_the_row_of_a_deleted_endpoint_goes_with_its_last_delivery(
 async def test_the_sweep_drops_secrets_that_ended(
     each_resources: Resources, boss: Viewer, clock: Clock, endpoint_id: str
 ):
-    await endpoints.rotate(each_resources, boss, endpoint_id, overlap=timedelta(hours=1))
+    await endpoint_secrets.rotate(each_resources, boss, endpoint_id, overlap=timedelta(hours=1))
     clock.move(3600)
     to_its_turn(clock)
     assert await swept(each_resources) == {"secrets dropped": 1}

@@ -17,7 +17,7 @@ from fresh_stores import Clock, person
 from sqlalchemy import select
 
 from webapp import bus, queue
-from webapp.actions import endpoints, inspectors
+from webapp.actions import callback_hosts, endpoint_secrets, endpoint_settings, endpoints, inspectors
 from webapp.actions.endpoint_secrets import drop_expired_secrets
 from webapp.actions.endpoint_settings import DUPLICATE, new_encryption_key
 from webapp.actions.reach import FRAGMENT, UNRESOLVED
@@ -67,13 +67,13 @@ async def boss(each_resources: Resources) -> Viewer:
 
 async def mistakes(resources: Resources, given: Mapping[str, Any]) -> dict[str, str]:
     with pytest.raises(Invalid) as caught:
-        await endpoints.check(resources, {"url": URL, **given})
+        await endpoint_settings.check(resources, {"url": URL, **given})
     assert all(error.message.endswith(".") for error in caught.value.errors)
     return {error.field: error.message for error in caught.value.errors}
 
 
 async def settings_of(resources: Resources, **given: Any) -> EndpointSettings:
-    return (await endpoints.check(resources, {"url": URL, **given})).settings
+    return (await endpoint_settings.check(resources, {"url": URL, **given})).settings
 
 
 # The URL
@@ -140,7 +140,7 @@ async def test_a_hostile_url_is_refused_with_the_reason(resources: Resources, na
 
 @pytest.mark.parametrize("url", PLAIN)
 async def test_a_plain_url_is_kept_as_written(resources: Resources, names: Names, url: str):
-    assert (await endpoints.check(resources, {"url": url})).settings.url == url
+    assert (await endpoint_settings.check(resources, {"url": url})).settings.url == url
 
 
 @pytest.mark.parametrize("url", [None, 7, ["https://example.com/"], {}])
@@ -150,12 +150,12 @@ async def test_a_url_is_text(resources: Resources, url: Any):
 
 async def test_a_url_is_needed(resources: Resources):
     with pytest.raises(Invalid) as caught:
-        await endpoints.check(resources, {"description": "no URL"})
+        await endpoint_settings.check(resources, {"description": "no URL"})
     assert [error.field for error in caught.value.errors] == ["url"]
 
 
 async def test_a_name_that_leads_nowhere_now_is_taken_with_a_note(resources: Resources, names: Names):
-    checked = await endpoints.check(resources, {"url": "https://soon.example/hook#top"})
+    checked = await endpoint_settings.check(resources, {"url": "https://soon.example/hook#top"})
     assert checked.notes == (FRAGMENT, UNRESOLVED)
 
 
@@ -169,7 +169,7 @@ async def test_a_name_that_leads_inside_is_refused(
 
 async def test_a_name_that_leads_outside_is_taken(resources: Resources, names: dict[str, list[str]]):
     names["outside.example"] = [PUBLIC, "2606:2800:220:1:248:1893:25c8:1946"]
-    assert (await endpoints.check(resources, {"url": "https://outside.example/"})).notes == ()
+    assert (await endpoint_settings.check(resources, {"url": "https://outside.example/"})).notes == ()
 
 
 async def test_a_name_server_that_does_not_answer_holds_nobody_up(
@@ -181,7 +181,7 @@ async def test_a_name_server_that_does_not_answer_holds_nobody_up(
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(20) and [])
     try:
         started = asyncio.get_running_loop().time()
-        checked = await endpoints.check(resources, {"url": "https://slow.example/"})
+        checked = await endpoint_settings.check(resources, {"url": "https://slow.example/"})
         assert checked.notes == (UNRESOLVED,)
         assert asyncio.get_running_loop().time() - started < 4
     finally:
@@ -203,14 +203,14 @@ async def test_what_the_setting_names_may_be_reached(
     names["inside.example"] = names["localhost"] = addresses
     assert (await mistakes(resources, {"url": url}))["url"] in {UNREACHABLE, FORBIDDEN_HOST}
     opened = replace(resources, settings=replace(resources.settings, callback_allow_private=(allowed,)))
-    assert (await endpoints.check(opened, {"url": url})).notes == ()
+    assert (await endpoint_settings.check(opened, {"url": url})).notes == ()
     assert (await mistakes(opened, {"url": "http://10.2.0.1/"})) == {"url": FORBIDDEN_HOST}
 
 
 async def test_an_inspector_is_a_target_by_its_exact_url(each_resources: Resources, boss: Viewer):
     here = replace(each_resources, settings=replace(each_resources.settings, base_url="http://127.0.0.1:8000"))
     inspector = await inspectors.create(here, boss)
-    assert (await endpoints.check(here, {"url": inspector.url})).settings.url == inspector.url
+    assert (await endpoint_settings.check(here, {"url": inspector.url})).settings.url == inspector.url
     for other in (inspector.url + "/", inspector.url + "?x=1", inspector.url[:-1], "http://127.0.0.1:8000/"):
         assert await mistakes(here, {"url": other}) == {"url": FORBIDDEN_HOST}
     await inspectors.delete(here, boss, inspector.token)
@@ -379,7 +379,7 @@ async def test_a_mistake_does_not_repeat_a_headers_value(resources: Resources):
 
 async def test_a_headers_value_that_is_not_shown_stays(resources: Resources):
     before = await settings_of(resources, headers={"Authorization": "Bearer a", "X-Old": "1"})
-    after = await endpoints.check(resources, {"headers": {"authorization": "…", "X-New": "2"}}, before=before)
+    after = await endpoint_settings.check(resources, {"headers": {"authorization": "…", "X-New": "2"}}, before=before)
     assert after.settings.headers == (("authorization", "Bearer a"), ("X-New", "2"))
     assert "headers" in await mistakes(resources, {"headers": {"X-New": "…"}})
 
@@ -391,9 +391,9 @@ async def test_a_key_for_encryption(resources: Resources):
     made = await settings_of(resources, encryption="new")
     assert made.encryption_key is not None
     assert len(base64.urlsafe_b64decode(made.encryption_key)) == 32
-    kept = await endpoints.check(resources, {"encryption": "keep"}, before=made)
-    untold = await endpoints.check(resources, {"description": "x"}, before=made)
-    gone = await endpoints.check(resources, {"encryption": "none"}, before=made)
+    kept = await endpoint_settings.check(resources, {"encryption": "keep"}, before=made)
+    untold = await endpoint_settings.check(resources, {"description": "x"}, before=made)
+    gone = await endpoint_settings.check(resources, {"encryption": "none"}, before=made)
     keys = [checked.settings.encryption_key for checked in (kept, untold, gone)]
     assert keys == [made.encryption_key, made.encryption_key, None]
     assert new_encryption_key() != new_encryption_key()
@@ -401,7 +401,9 @@ async def test_a_key_for_encryption(resources: Resources):
 
 async def test_a_dataset_that_was_taken_away_may_stay(resources: Resources):
     before = EndpointSettings(URL, datasets=("gone",))
-    assert (await endpoints.check(resources, {"datasets": ["gone"]}, before=before)).settings.datasets == ("gone",)
+    assert (await endpoint_settings.check(resources, {"datasets": ["gone"]}, before=before)).settings.datasets == (
+        "gone",
+    )
 
 
 # What becomes of it
@@ -429,7 +431,7 @@ async def test_a_new_endpoint_has_a_secret_and_nothing_secret_lies_open(each_res
 
 async def test_what_does_not_exist_is_not_found(each_resources: Resources, boss: Viewer):
     for endpoint_id in ("end_00000000000000000000000000", "exp_x", "", "end_\0"):
-        for act in (endpoints.pause, endpoints.resume, endpoints.delete, endpoints.rotate):
+        for act in (endpoints.pause, endpoints.resume, endpoints.delete, endpoint_secrets.rotate):
             with pytest.raises(NotFound):
                 await act(each_resources, boss, endpoint_id)
         with pytest.raises(NotFound):
@@ -473,9 +475,9 @@ async def test_an_edit_leaves_what_deliveries_wrote_meanwhile(
     each_resources: Resources, boss: Viewer, monkeypatch: pytest.MonkeyPatch
 ):
     endpoint = (await endpoints.create(each_resources, boss, {"url": URL})).endpoint
-    now, check = await each_resources.store.now(), endpoints.check
+    now, check = await each_resources.store.now(), endpoint_settings.check
 
-    async def check_while_it_fails(*args: Any, **more: Any) -> endpoints.Checked:
+    async def check_while_it_fails(*args: Any, **more: Any) -> endpoint_settings.Checked:
         await put_endpoint(each_resources, endpoint.id, failures_in_row=7, failing_since=now)
         return await check(*args, **more)
 
@@ -574,7 +576,7 @@ async def clock(each_resources: Resources) -> Clock:
 
 async def test_a_rotation_keeps_the_old_secret_for_the_overlap(each_resources: Resources, boss: Viewer, clock: Clock):
     before = (await endpoints.create(each_resources, boss, {"url": URL})).endpoint
-    after = await endpoints.rotate(each_resources, boss, before.id, overlap=timedelta(hours=24))
+    after = await endpoint_secrets.rotate(each_resources, boss, before.id, overlap=timedelta(hours=24))
     new, old = after.secrets
     assert (new.expires_at, old.value) == (None, before.secrets[0].value)
     assert old.expires_at == clock.at + timedelta(hours=24)
@@ -588,26 +590,26 @@ async def test_a_rotation_keeps_the_old_secret_for_the_overlap(each_resources: R
 
 async def test_a_rotation_without_overlap_ends_all_others_now(each_resources: Resources, boss: Viewer, clock: Clock):
     endpoint = (await endpoints.create(each_resources, boss, {"url": URL})).endpoint
-    await endpoints.rotate(each_resources, boss, endpoint.id, overlap=LONGEST_OVERLAP)
-    after = await endpoints.rotate(each_resources, boss, endpoint.id, overlap=timedelta(0))
+    await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=LONGEST_OVERLAP)
+    after = await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=timedelta(0))
     assert len(after.secrets) == 1
 
 
 async def test_a_shorter_overlap_shortens_the_ones_before(each_resources: Resources, boss: Viewer, clock: Clock):
     endpoint = (await endpoints.create(each_resources, boss, {"url": URL})).endpoint
-    await endpoints.rotate(each_resources, boss, endpoint.id, overlap=LONGEST_OVERLAP)
-    after = await endpoints.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
+    await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=LONGEST_OVERLAP)
+    after = await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
     assert [secret.expires_at for secret in after.secrets] == [None, *[clock.at + timedelta(hours=1)] * 2]
 
 
 async def test_at_most_five_secrets_are_valid(each_resources: Resources, boss: Viewer, clock: Clock):
     endpoint = (await endpoints.create(each_resources, boss, {"url": URL})).endpoint
     for _ in range(4):
-        await endpoints.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
+        await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
     with pytest.raises(Invalid, match="overlap: 5 secrets"):
-        await endpoints.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
+        await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
     clock.move(3600)
-    after = await endpoints.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
+    after = await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
     assert len(after.secrets) == 2
 
 
@@ -615,12 +617,12 @@ async def test_at_most_five_secrets_are_valid(each_resources: Resources, boss: V
 async def test_an_overlap_has_limits(each_resources: Resources, boss: Viewer, overlap: timedelta):
     endpoint = (await endpoints.create(each_resources, boss, {"url": URL})).endpoint
     with pytest.raises(Invalid, match="overlap"):
-        await endpoints.rotate(each_resources, boss, endpoint.id, overlap=overlap)
+        await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=overlap)
 
 
 async def test_secrets_that_ended_are_dropped(each_resources: Resources, boss: Viewer, clock: Clock):
     endpoint = (await endpoints.create(each_resources, boss, {"url": URL})).endpoint
-    rotated = await endpoints.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
+    rotated = await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
     assert await drop_expired_secrets(each_resources) == 0
     clock.move(3600)
     assert await drop_expired_secrets(each_resources) == 1
@@ -674,15 +676,15 @@ async def test_health_counts_attempts_and_deliveries(each_resources: Resources, 
 async def test_hosts_are_listed_as_they_are_compared(
     each_resources: Resources, boss: Viewer, given: list[str], listed: tuple[str, ...]
 ):
-    assert await endpoints.callback_hosts(each_resources) == ()
-    await endpoints.set_callback_hosts(each_resources, boss, given)
-    assert await endpoints.callback_hosts(each_resources) == listed
+    assert await callback_hosts.listed(each_resources) == ()
+    await callback_hosts.change(each_resources, boss, given)
+    assert await callback_hosts.listed(each_resources) == listed
 
 
 async def test_changes_of_the_hosts_are_in_the_log(each_resources: Resources, boss: Viewer):
-    await endpoints.set_callback_hosts(each_resources, boss, ["a.example", "b.example"])
-    await endpoints.set_callback_hosts(each_resources, boss, ["a.example", "b.example"])
-    await endpoints.set_callback_hosts(each_resources, boss, ["b.example"])
+    await callback_hosts.change(each_resources, boss, ["a.example", "b.example"])
+    await callback_hosts.change(each_resources, boss, ["a.example", "b.example"])
+    await callback_hosts.change(each_resources, boss, ["b.example"])
     assert [details for *_, details in await audited(each_resources, "callback_hosts.changed")] == [
         {"added": ["a.example", "b.example"], "removed": []},
         {"added": [], "removed": ["a.example"]},
@@ -692,8 +694,8 @@ async def test_changes_of_the_hosts_are_in_the_log(each_resources: Resources, bo
 @pytest.mark.parametrize("host", ["", "a b", "https://a.example", "a.example:443", "a.example/x", "u@a.example", "*.a"])
 async def test_what_is_no_host_is_not_listed(resources: Resources, admin: Viewer, host: str):
     with pytest.raises(Invalid, match="hosts"):
-        await endpoints.set_callback_hosts(resources, admin, ["a.example", host])
-    assert await endpoints.callback_hosts(resources) == ()
+        await callback_hosts.change(resources, admin, ["a.example", host])
+    assert await callback_hosts.listed(resources) == ()
 
 
 @pytest.mark.parametrize(
@@ -701,19 +703,19 @@ async def test_what_is_no_host_is_not_listed(resources: Resources, admin: Viewer
     ["https://other.example/", "https://sub.hooks.example/", "ftp://hooks.example/", "http://127.0.0.1/", "nonsense"],
 )
 async def test_an_order_may_name_listed_hosts_only(resources: Resources, admin: Viewer, names: Names, url: str):
-    await endpoints.set_callback_hosts(resources, admin, ["hooks.example", "127.0.0.1"])
-    await endpoints.check_callback_url(resources, "https://HOOKS.example./x")
+    await callback_hosts.change(resources, admin, ["hooks.example", "127.0.0.1"])
+    await callback_hosts.check_callback_url(resources, "https://HOOKS.example./x")
     with pytest.raises(Invalid, match="callback_url"):
-        await endpoints.check_callback_url(resources, url)
+        await callback_hosts.check_callback_url(resources, url)
 
 
 async def test_a_listed_host_that_leads_inside_is_refused(
     resources: Resources, admin: Viewer, names: dict[str, list[str]]
 ):
-    await endpoints.set_callback_hosts(resources, admin, ["hooks.example"])
+    await callback_hosts.change(resources, admin, ["hooks.example"])
     names["hooks.example"] = ["10.0.0.1"]
     with pytest.raises(Invalid, match="callback_url: The host does not lead"):
-        await endpoints.check_callback_url(resources, "https://hooks.example/x")
+        await callback_hosts.check_callback_url(resources, "https://hooks.example/x")
 
 
 async def test_an_export_has_one_endpoint_for_a_url(each_resources: Resources, boss: Viewer):

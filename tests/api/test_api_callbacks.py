@@ -20,7 +20,6 @@ from receivers import answer, receiver
 from standardwebhooks import Webhook
 
 from webapp.actions import deliveries, endpoints, inspectors
-from webapp.actions.deliveries import DeliveryFilter
 from webapp.domain.access import Viewer
 from webapp.domain.callbacks import DeliveryState
 from webapp.domain.exports import Status
@@ -28,6 +27,7 @@ from webapp.domain.ids import new_id
 from webapp.queue import QueueName, worker_is_alive
 from webapp.resources import Resources
 from webapp.settings import Settings
+from webapp.store.deliveries import DeliveryFilter
 from worker.children import Children
 from worker.guard import Guard
 from worker.main import Tools, callback_worker

@@ -21,7 +21,7 @@ from owing import register
 from pages.dom import facts, node, nodes, parsed, plain, text, texts
 from receivers import answer, receiver
 
-from webapp.actions import endpoints, inspectors, messages, people
+from webapp.actions import callback_hosts, endpoint_secrets, endpoints, inspectors, messages, people
 from webapp.domain.access import Role, Viewer
 from webapp.domain.callbacks import DeliveryState, Endpoint, EndpointSettings, ErrorClass
 from webapp.domain.exports import Export, Status
@@ -226,7 +226,7 @@ async def test_the_permit_to_see_a_secret_is_for_one_person_and_one_secret(
     second = await make_client(Viewer(user.id, user.name, user.role))
     second.cookies.set("exportdesk_reveal", permit)
     assert nodes(await second.get(response.headers["location"]), "#secret") == []
-    await endpoints.rotate(resources, Viewer("usr_x", "x", Role.ADMIN), created.id)
+    await endpoint_secrets.rotate(resources, Viewer("usr_x", "x", Role.ADMIN), created.id)
     assert nodes(await admin_client.get(response.headers["location"]), "#secret") == []
 
 
@@ -397,7 +397,7 @@ async def test_pausing_resuming_rotating_and_deleting(
 
 async def test_hosts_are_kept_one_a_line(admin_client: httpx.AsyncClient, resources: Resources) -> None:
     await admin_client.post("/callbacks/hosts", data={"hosts": "hooks.example.com\r\n\r\n Other.example.net \r\n"})
-    assert await endpoints.callback_hosts(resources) == ("hooks.example.com", "other.example.net")
+    assert await callback_hosts.listed(resources) == ("hooks.example.com", "other.example.net")
     wrong = await admin_client.post("/callbacks/hosts", data={"hosts": "good.example\nhttp://bad/<x>"})
     assert wrong.status_code == 422
     assert text(wrong, "#hosts-error")

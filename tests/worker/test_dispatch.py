@@ -13,6 +13,7 @@ import pytest
 import receivers
 import standardwebhooks
 from dispatching import all_are, dispatching, reaching_loopback, until
+from fresh_stores import database_kind, each_resources, each_settings, migrated_postgres
 from owing import all_attempts, all_deliveries, endpoint_now, owe, register
 from receivers import answer, in_turn, receiver
 
@@ -20,8 +21,10 @@ from webapp import bus, queue
 from webapp.actions import sending
 from webapp.actions.sending import Ended
 from webapp.domain.callbacks import Answer, DeliveryState, ErrorClass
-from webapp.resources import Resources
+from webapp.resources import Resources, open_resources
 from worker import dispatch
+
+__all__ = ["database_kind", "each_resources", "each_settings", "migrated_postgres"]
 
 
 @pytest.fixture
@@ -269,3 +272,15 @@ async def test_two_dispatchers_send_each_once(ours: Resources) -> None:
         await until(ours, all_are("succeeded"), seconds=20)
     assert set(Counter(one.id for one in made.requests).values()) == {1}
     assert len(made.requests) == 200
+
+
+async def test_two_dispatchers_send_each_once_whichever_the_database(each_resources: Resources) -> None:
+    ours = reaching_loopback(each_resources)
+    async with receiver(in_turn(answer(500), answer(204))) as made:
+        for _ in range(4):
+            await owe(ours, await register(ours, made.url, max_in_flight=10, rate=500, waits=(0.1,)), 50)
+        async with open_resources(ours.settings) as other, dispatching(ours), dispatching(other):
+            found = await until(ours, all_are("succeeded"), seconds=20)
+    sent = Counter(one.id for one in made.requests)
+    assert sorted(sent.values()) == [1] * 199 + [2]
+    assert sorted(one.attempts for one in found) == sorted(sent.values())

@@ -18,7 +18,7 @@ ANYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 NOT_LISTED = "Callbacks of an order may go to listed hosts only. Ask an admin to list this one."
 
 
-async def callback_hosts(resources: Resources) -> tuple[str, ...]:
+async def listed(resources: Resources) -> tuple[str, ...]:
     async with resources.store.connection():
         return await _listed(resources)
 
@@ -28,29 +28,29 @@ async def _listed(resources: Resources) -> tuple[str, ...]:
     return tuple(found or ())
 
 
-async def set_callback_hosts(resources: Resources, actor: Viewer, hosts: Sequence[str]) -> tuple[str, ...]:
+async def change(resources: Resources, actor: Viewer, hosts: Sequence[str]) -> tuple[str, ...]:
     """Each once, in order, as they are compared. Raises Invalid."""
-    listed = _checked(hosts)
+    wanted = _checked(hosts)
     async with resources.store.transaction():
         store, now = resources.store, await resources.store.now()
         before = await _listed(resources)
-        if listed != before:
-            await app_settings.put(store, app_settings.CALLBACK_HOSTS, listed, at=now)
+        if wanted != before:
+            await app_settings.put(store, app_settings.CALLBACK_HOSTS, wanted, at=now)
             details = {
-                "added": [host for host in listed if host not in before],
-                "removed": [host for host in before if host not in listed],
+                "added": [host for host in wanted if host not in before],
+                "removed": [host for host in before if host not in wanted],
             }
             await people.audit(
                 store, actor=actor.name, action="callback_hosts.changed", subject="hosts", at=now, details=details
             )
-    return listed
+    return wanted
 
 
 async def check_callback_url(resources: Resources, url: str) -> None:
     """Raises Invalid with the field `callback_url`. Of a host that is not listed nothing is looked up."""
     try:
         target = parse_target(url, AllowedTargets.parse(resources.settings.callback_allow_private))
-        if target.host.rstrip(".") not in await callback_hosts(resources):
+        if target.host.rstrip(".") not in await listed(resources):
             raise BadTarget(NOT_LISTED)
         await reach(resources, url)
     except BadTarget as error:

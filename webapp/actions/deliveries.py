@@ -17,18 +17,6 @@ from webapp.store import deliveries as rows
 from webapp.store import people
 from webapp.store.deliveries import DeliveryFilter
 
-__all__ = [
-    "CannotRedeliver",
-    "DeliveryFilter",
-    "count_matching",
-    "count_recoverable",
-    "get",
-    "list_page",
-    "recover",
-    "redeliver",
-    "redeliver_matching",
-]
-
 BATCH = 1000
 
 

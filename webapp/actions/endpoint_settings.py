@@ -22,6 +22,7 @@ from webapp.domain.callbacks import (
 )
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.events import EVENT_TYPES
+from webapp.domain.headers import is_reserved
 from webapp.domain.targets import BadTarget
 from webapp.resources import Resources
 from webapp.store import endpoints as rows
@@ -38,11 +39,6 @@ UNCHANGED = "…"
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-RESERVED = frozenset(
-    {"x-signature", "host", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect"}
-    | {"accept", "accept-encoding", "user-agent"}
-)
-RESERVED_STARTS = ("webhook-", "content-", "proxy-")
 
 DUPLICATE = "Another endpoint has the same URL: it will hear of such events more than once."
 
@@ -67,11 +63,6 @@ async def check(resources: Resources, given: Mapping[str, Any], *, before: Endpo
     if form.errors:
         raise Invalid(form.errors)
     return Checked(settings, notes)
-
-
-def is_reserved(name: str) -> bool:
-    """Whether a header is ours or the connection's: no custom one may have its name."""
-    return name.lower() in RESERVED or name.lower().startswith(RESERVED_STARTS)
 
 
 def shown_headers(headers: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

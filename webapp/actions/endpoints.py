@@ -8,11 +8,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from webapp.actions.callback_hosts import callback_hosts, check_callback_url, set_callback_hosts
 from webapp.actions.changes import TRIES, Contended
 from webapp.actions.endpoint_changes import audit, change, found, tell
-from webapp.actions.endpoint_secrets import rotate
-from webapp.actions.endpoint_settings import Checked, check, is_reserved, shown_headers
+from webapp.actions.endpoint_settings import check
 from webapp.domain.access import NotFound, Viewer
 from webapp.domain.callbacks import Endpoint, EndpointSettings, EndpointState, Secret
 from webapp.domain.errors import FieldError, Invalid
@@ -22,30 +20,6 @@ from webapp.domain.signing import new_secret
 from webapp.resources import Resources
 from webapp.store import deliveries, delivery_counts
 from webapp.store import endpoints as rows
-
-__all__ = [
-    "Checked",
-    "Created",
-    "Health",
-    "attach",
-    "callback_hosts",
-    "check",
-    "check_callback_url",
-    "create",
-    "delete",
-    "edit",
-    "get",
-    "health",
-    "is_reserved",
-    "list_of_export",
-    "list_registered",
-    "pause",
-    "resume",
-    "rotate",
-    "set_callback_hosts",
-    "shown_headers",
-    "tell",
-]
 
 MOST_ENDPOINTS = 200
 """Without those of single exports."""

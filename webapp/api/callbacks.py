@@ -13,7 +13,7 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import deliveries, endpoints, messages
+from webapp.actions import callback_hosts, deliveries, endpoint_secrets, endpoint_settings, endpoints, messages
 from webapp.actions.endpoint_settings import OWN, UNCHANGED
 from webapp.actions.trials import NoWorker, Trial, try_out
 from webapp.api.exports import json_response
@@ -114,7 +114,7 @@ async def resume(request: Request) -> Response:
 async def rotate(request: Request) -> Response:
     """The new secret is in this answer and in no other."""
     actor, body = admin(request), await read_body(request, RotationBody)
-    rotated = await endpoints.rotate(resources(request), actor, _id(request), overlap=_overlap(body.overlap))
+    rotated = await endpoint_secrets.rotate(resources(request), actor, _id(request), overlap=_overlap(body.overlap))
     secrets = {
         "secret": rotated.secrets[0].value,
         "old_secrets_end_at": [rfc3339(secret.expires_at) for secret in rotated.secrets[1:]],
@@ -153,7 +153,7 @@ async def try_unsaved(request: Request) -> Response:
     """The same for settings that are saved nowhere, signed with a secret for this once."""
     admin(request)
     body = await read_body(request, UnsavedTrialBody)
-    checked = await endpoints.check(resources(request), given(body))
+    checked = await endpoint_settings.check(resources(request), given(body))
     message = await _message(request, body.event_type, body.data)
     return await _tried(request, checked.settings, [new_secret()], message)
 
@@ -161,12 +161,12 @@ async def try_unsaved(request: Request) -> Response:
 async def hosts(request: Request) -> Response:
     """The hosts that an order's `callback_url` may name."""
     admin(request)
-    return json_response({"hosts": list(await endpoints.callback_hosts(resources(request)))})
+    return json_response({"hosts": list(await callback_hosts.listed(resources(request)))})
 
 
 async def set_hosts(request: Request) -> Response:
     actor, body = admin(request), await read_body(request, HostsBody)
-    return json_response({"hosts": list(await endpoints.set_callback_hosts(resources(request), actor, body.hosts))})
+    return json_response({"hosts": list(await callback_hosts.change(resources(request), actor, body.hosts))})
 
 
 def given(body: EndpointBody) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
         "seconds": round(answer.seconds, 3),
         "request": {
             "url": sent.url,
-            "headers": [list(pair) for pair in endpoints.shown_headers(sent.headers)],
+            "headers": [list(pair) for pair in endpoint_settings.shown_headers(sent.headers)],
             "body": sent.body.decode(),
         },
         "response": None if answer.status is None else {

@@ -12,14 +12,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import deliveries, endpoints, exports
-from webapp.actions.deliveries import DeliveryFilter
+from webapp.actions import deliveries, endpoint_settings, exports
 from webapp.api.exports import json_response
 from webapp.api.requests import moment, query_cursor, query_limit, query_name, query_since, read_body
 from webapp.domain.callbacks import SENTENCES, UNREACHABLE, Delivery, DeliveryAttempt, DeliveryState, ErrorClass
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.events import EVENT_TYPES, rfc3339
 from webapp.domain.ids import is_id
+from webapp.store.deliveries import DeliveryFilter
 from webapp.web import cursors
 from webapp.web.context import AdminNeeded, admin, resources, viewer
 from webapp.web.failures import Refused
@@ -117,7 +117,7 @@ def _attempt(attempt: DeliveryAttempt) -> dict[str, Any]:
         "message": message,
         "request": {
             "url": attempt.url,
-            "headers": [list(pair) for pair in endpoints.shown_headers(attempt.request_headers)],
+            "headers": [list(pair) for pair in endpoint_settings.shown_headers(attempt.request_headers)],
             "body": attempt.request_body,
         },
         "response": None if answer is None or answer.status is None else {

@@ -12,13 +12,13 @@ from enum import StrEnum
 from ipaddress import ip_network
 
 from webapp.domain.addresses import parse_address, unwrapped
+from webapp.domain.headers import is_open
 from webapp.domain.signing import TOLERANCE_SECONDS, is_signed
 
 MOST_INSPECTORS = 50
 REQUESTS_KEPT = 200
 BODY_KEPT = 64 * 1024
 HEADERS_KEPT, HEADER_LENGTH, ID_LENGTH = 64, 2000, 200
-CREDENTIALS = frozenset({"authorization", "proxy-authorization"})
 MOST_NETWORKS = 50
 
 RATE, REFUSED_RATE, RATE_SECONDS = 120, 60, 60
@@ -160,10 +160,9 @@ def _network(text: str) -> str:
 
 
 def kept_headers(headers: Iterable[tuple[str, str]], *, secret: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """Without cookies, and of credentials and the headers named `secret` only that they came."""
-    hidden = CREDENTIALS | secret
+    """Without cookies. Of the headers named `secret`, and of all that may hold one, only that they came."""
     kept = [
-        (name[:ID_LENGTH], "…" if name in hidden else without_nul(value[:HEADER_LENGTH]))
+        (name[:ID_LENGTH], without_nul(value[:HEADER_LENGTH]) if is_open(name) and name not in secret else "…")
         for name, value in headers
         if name != "cookie"
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -25,6 +26,7 @@ from webapp.web.render import fragment
 
 USUAL = "export.succeeded"
 SAMPLE_LENGTH = 64 * 1024
+LONGEST_NUMBER = 40
 NO_WORKER = "No worker took the request. Is a callback worker running? Start one with: exportdesk worker callbacks"
 
 
@@ -113,11 +115,14 @@ def parse_sample(text: str) -> Mapping[str, Any]:
     if len(text) > SAMPLE_LENGTH:
         raise BadSample(f"A sample may have at most {SAMPLE_LENGTH:,} characters.")
     try:
-        data = json.loads(text, parse_constant=_no_constant)
+        data = json.loads(text, parse_constant=_no_constant, parse_int=_integer, parse_float=_float)
+        msgspec.json.encode(data)
     except json.JSONDecodeError as error:
         raise BadSample(f"Line {error.lineno}, column {error.colno}: {sentence(error.msg)}") from error
     except RecursionError as error:
         raise BadSample("The sample is nested too deeply.") from error
+    except UnicodeEncodeError as error:
+        raise BadSample("The sample has half of a surrogate pair, which no text can hold.") from error
     if not isinstance(data, dict):
         raise BadSample("Line 1: The sample is an export, so it must be an object in braces.")
     return cast(dict[str, Any], data)
@@ -125,6 +130,20 @@ def parse_sample(text: str) -> Mapping[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise BadSample(f"{name} is not JSON.")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise BadSample(f"A number may have at most {LONGEST_NUMBER} digits.")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    """What is too large would be infinite, and sent as null."""
+    number = float(digits)
+    if math.isinf(number):
+        raise BadSample(f"{digits[:LONGEST_NUMBER]} is too large a number.")
+    return number
 
 
 def _exchange(trial: Trial) -> Exchange:

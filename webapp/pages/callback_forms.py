@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import endpoints, inspectors
-from webapp.actions.endpoints import Checked
+from webapp.actions import endpoint_settings, endpoints, inspectors
+from webapp.actions.endpoint_settings import Checked
 from webapp.domain import signing
 from webapp.domain.callbacks import IN_FLIGHT_RANGE, RATE_RANGE, SCHEDULES, TIME_LIMITS, Endpoint
 from webapp.domain.errors import FieldError, Invalid
@@ -128,7 +128,7 @@ async def _draft(request: Request) -> Draft:
 
 async def _check(request: Request, draft: Draft) -> Checked:
     before = draft.endpoint.settings if draft.endpoint else None
-    return await endpoints.check(resources(request), await _given(request, draft), before=before)
+    return await endpoint_settings.check(resources(request), await _given(request, draft), before=before)
 
 
 async def _given(request: Request, draft: Draft) -> dict[str, object]:
@@ -138,7 +138,7 @@ async def _given(request: Request, draft: Draft) -> dict[str, object]:
     if not errors:
         return fields
     try:
-        await endpoints.check(resources(request), fields, before=before)
+        await endpoint_settings.check(resources(request), fields, before=before)
     except Invalid as invalid:
         errors += invalid.errors
     raise Invalid(errors)

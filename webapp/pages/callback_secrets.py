@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import endpoints
+from webapp.actions import endpoint_secrets, endpoints
 from webapp.domain.callbacks import Endpoint
 from webapp.domain.errors import FieldError, Invalid
 from webapp.pages.callback_snippets import snippets
@@ -88,7 +88,7 @@ async def rotate(request: Request) -> Response:
         raise Invalid([FieldError("overlap", f"Choose one of: {', '.join(OVERLAPS)}.")])
     hours = timedelta(hours=int(overlap))
     try:
-        endpoint = await endpoints.rotate(resources(request), who, endpoint_id(request), overlap=hours)
+        endpoint = await endpoint_secrets.rotate(resources(request), who, endpoint_id(request), overlap=hours)
     except Invalid:  # the overlap is one of ours, so there are too many
         return redirect(request, f"/callbacks/{endpoint_id(request)}", flash("many-secrets"))
     return reveal(request, endpoint, is_new=False, with_key=False)

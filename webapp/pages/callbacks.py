@@ -10,8 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import deliveries, endpoints, inspectors
-from webapp.actions.deliveries import DeliveryFilter
+from webapp.actions import callback_hosts, deliveries, endpoints, inspectors
 from webapp.actions.endpoints import Health
 from webapp.domain.access import NotFound, Viewer
 from webapp.domain.callbacks import Endpoint
@@ -26,6 +25,7 @@ from webapp.pages.live import Place
 from webapp.pages.recovery import recovery_context
 from webapp.pages.wording import Badge
 from webapp.resources import Resources
+from webapp.store.deliveries import DeliveryFilter
 from webapp.web.context import admin, endpoint_id, resources
 from webapp.web.flash import Flash, flash, redirect
 from webapp.web.forms import Form, messages_by_field, query_form, read_form
@@ -78,7 +78,7 @@ async def _index(request: Request, *, status: int = 200, hosts: str | None = Non
         "callbacks/index.html",
         status,
         **await _list(request),
-        hosts="\n".join(await endpoints.callback_hosts(desk)) if hosts is None else hosts,
+        hosts="\n".join(await callback_hosts.listed(desk)) if hosts is None else hosts,
         hosts_error=error,
         inspectors=await inspectors.list_all(desk),
     )
@@ -116,7 +116,7 @@ async def set_hosts(request: Request) -> Response:
     who, text = admin(request), (await read_form(request)).text("hosts")
     hosts = [line.strip() for line in text.splitlines() if line.strip()]
     try:
-        await endpoints.set_callback_hosts(resources(request), who, hosts)
+        await callback_hosts.change(resources(request), who, hosts)
     except Invalid as invalid:
         error = " ".join(messages_by_field(invalid.errors).values())
         return await _index(request, status=422, hosts=text, error=error)
@@ -128,7 +128,7 @@ async def show(request: Request) -> Response:
     return await _show(request, query_form(request.query_params))
 
 
-async def _show(request: Request, form: Form, console: Console | None = None) -> Response:
+async def _show(request: Request, form: Form, console: Console | None = None, *, status: int = 200) -> Response:
     desk = resources(request)
     overview = await _overview(request)
     endpoint: Endpoint = overview["endpoint"]
@@ -136,6 +136,7 @@ async def _show(request: Request, form: Form, console: Console | None = None) ->
     return page(
         request,
         "callbacks/show.html",
+        status,
         **(overview | await recovery_context(request, endpoint)),
         facts=wording.told_settings(endpoint.settings, titles),
         overlaps=OVERLAPS,
@@ -188,10 +189,10 @@ async def trial(request: Request) -> Response:
     if "fresh" in form:
         return await _show(request, form)
     console = await send(request, form, endpoint_id(request))
+    status = 422 if console.error else 200
     if is_fragment(request):
-        status = 422 if console.error else 200
         return fragment("callbacks/_trial.html", status, console=console, labels=dict(event_choices()))
-    return await _show(request, form, console=console)
+    return await _show(request, form, console=console, status=status)
 
 
 async def pause(request: Request) -> Response:

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 
-from webapp.actions.deliveries import DeliveryFilter
 from webapp.domain.callbacks import Delivery, DeliveryState, ErrorClass
 from webapp.domain.events import EVENT_TYPES
 from webapp.domain.ids import is_id
+from webapp.store.deliveries import DeliveryFilter
 from webapp.web import cursors
 
 MINUTES = "%Y-%m-%dT%H:%M"

@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from webapp.actions import deliveries, endpoints, exports
-from webapp.actions.deliveries import DeliveryFilter
 from webapp.domain.callbacks import Delivery, DeliveryState, Endpoint
 from webapp.domain.exports import Export
 from webapp.pages import callback_wording as wording
 from webapp.pages.delivery_rows import DeliveryRow, delivery_row, owners_row
 from webapp.resources import Resources
 from webapp.store import endpoints as endpoint_rows
+from webapp.store.deliveries import DeliveryFilter
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.render import fragment
 

@@ -98,7 +98,7 @@ def read(request: Request) -> Sequence[Flash]:
     """What the cookie holds; a cookie that is not one of ours holds nothing."""
     try:
         content = json.loads(unquote(request.cookies.get(COOKIE, "")))
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     items = cast(list[Any], content) if isinstance(content, list) else []
     return tuple(filter(None, map(_message, items[:MOST_MESSAGES])))
