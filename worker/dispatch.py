@@ -46,6 +46,8 @@ class Dispatcher:
         self._sending: dict[str, tuple[Work, asyncio.Task[None]]] = {}
         self._ended: list[Ended] = []
         self._has_ended = asyncio.Event()
+        self._known: sending.Known = {}
+        self._is_full = False
         self._untold: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
 

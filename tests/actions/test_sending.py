@@ -19,6 +19,7 @@ from webapp.actions.sending import Ended, Work, claim, record
 from webapp.domain.callbacks import Answer, DeliveryState, EndpointState, ErrorClass
 from webapp.resources import Resources, open_resources
 from webapp.sealing import Sealer
+from webapp.store import endpoints
 from webapp.store.leases import Room
 
 URL = "https://receiver.example/hook"
@@ -115,9 +116,29 @@ async def test_the_limit_is_shared_in_turns(each_resources: Resources, clock: Cl
     assert counts[small.id] == 1
 
 
+async def test_an_endpoint_that_is_known_is_opened_again_once_it_changed(each_resources: Resources) -> None:
+    endpoint = await register(each_resources, "https://hooks.example/first", max_in_flight=1)
+    await owe(each_resources, endpoint, 3)
+    known: sending.Known = {}
+    urls, secrets = list[str](), set[str]()
+    for _ in range(3):
+        [work] = await claim(each_resources, "me", limit=8, known=known)
+        urls.append(work.outgoing.url)
+        secrets |= {secret.value for secret in work.endpoint.secrets}
+        await record(each_resources, [Ended(work, OK)])
+        if len(urls) == 2:
+            after = replace(known[endpoint.id], settings=replace(endpoint.settings, url="https://hooks.example/second"))
+            async with each_resources.store.transaction():
+                assert await endpoints.compare_and_set(
+                    each_resources.store, known[endpoint.id], after, each_resources.sealer
+                )
+    assert urls == ["https://hooks.example/first"] * 2 + ["https://hooks.example/second"]
+    assert len(secrets) == 1
+
+
 def test_who_has_least_in_flight_comes_first() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    rooms = [Room("full", at, 4, 1, False), Room("empty", at, 0, 5, False), Room("none", at, 5, 0, True)]
+    rooms = [Room("full", 1, at, 4, 1, False), Room("empty", 1, at, 0, 5, False), Room("none", 1, at, 5, 0, True)]
     assert sending.shares(rooms, 1) == {"empty": 1}
     assert sending.shares(rooms, 10) == {"empty": 5, "full": 1}
     assert sending.shares(rooms, 0) == {}

@@ -47,6 +47,7 @@ ENDPOINTS_AT_ONCE = 100
 LOOK_AGAIN = 0.05
 """Seconds until an endpoint that has been sent as many a second as it wants is looked at again."""
 
+MOST_KNOWN = 1000
 BROKEN_FOR = timedelta(minutes=1)
 """How long an endpoint is left alone whose secrets cannot be opened, or used."""
 
@@ -87,8 +88,15 @@ def _wait(room: Room, at: datetime) -> float | None:
     return LOOK_AGAIN if room.is_at_rate else None
 
 
-async def claim(resources: Resources, token: str, *, limit: int) -> list[Work]:
-    """Leases what is owed, as much as each endpoint takes and fairly between them, and begins an attempt of each."""
+Known = dict[str, Endpoint]
+"""Endpoints whose secrets have been opened already, by id: they hold as long as their version does."""
+
+
+async def claim(resources: Resources, token: str, *, limit: int, known: Known | None = None) -> list[Work]:
+    """Leases what is owed, as much as each endpoint takes and fairly between them, and begins an attempt of each.
+
+    What is in `known` is not opened again, and what is opened is put there.
+    """
     store = resources.store
     async with store.transaction():
         at = await store.now()
@@ -97,10 +105,13 @@ async def claim(resources: Resources, token: str, *, limit: int) -> list[Work]:
         chosen = shares(rooms, limit)
         if not chosen:
             return []
-        ids = await leases.owed(store, chosen, at)
-        taken = await leases.take(store, ids, token, at=at, until=_lease_end(at))
-        await leases.interrupt(store, [row["id"] for row in taken], at=at)
-        work = await _composed(resources, taken, token, at=at)
+        owed = await leases.owed(store, chosen, at)
+        taken = await leases.take(store, list(owed), token, at=at, until=_lease_end(at))
+        if lost := [row["id"] for row in taken if owed[row["id"]]]:
+            await leases.interrupt(store, lost, at=at)
+        opened = {} if known is None else known
+        await _open(resources, [room for room in rooms if room.endpoint_id in chosen], opened)
+        work = await _composed(resources, taken, opened, token, at=at)
         await leases.begin(store, [_begun(one) for one in work])
     return work
 
@@ -123,18 +134,32 @@ def _lease_end(at: datetime) -> datetime:
     return at + timedelta(seconds=LEASE_SECONDS)
 
 
+async def _open(resources: Resources, rooms: Sequence[Room], known: Known) -> None:
+    """Those that are new or were changed."""
+    if len(known) > MOST_KNOWN:
+        known.clear()
+    fresh = [room.endpoint_id for room in rooms if not _is_known(room, known)]
+    if fresh:
+        for row in await leases.endpoint_rows(resources.store, fresh):
+            known.pop(row["id"], None)
+            if endpoint := _opened(resources, row):
+                known[endpoint.id] = endpoint
+
+
+def _is_known(room: Room, known: Known) -> bool:
+    return room.endpoint_id in known and known[room.endpoint_id].version == room.version
+
+
 async def _composed(
-    resources: Resources, taken: Sequence[Mapping[str, Any]], token: str, *, at: datetime
+    resources: Resources, taken: Sequence[Mapping[str, Any]], opened: Known, token: str, *, at: datetime
 ) -> list[Work]:
     """What is to be sent, signed. An endpoint for which that cannot be done keeps nobody else waiting."""
     store = resources.store
     events = await leases.events_of(store, list({row["event_id"] for row in taken}))
-    rows = await leases.endpoint_rows(store, list({row["endpoint_id"] for row in taken}))
-    opened = {row["id"]: _opened(resources, row) for row in rows}
     work: list[Work] = []
     broken: set[str] = set()
     for row in taken:
-        endpoint = opened[row["endpoint_id"]]
+        endpoint = opened.get(row["endpoint_id"])
         composed = endpoint and _work(row, endpoint, events[row["event_id"]], token, at)
         if composed:
             work.append(composed)

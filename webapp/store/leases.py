@@ -41,6 +41,7 @@ class Room:
     """
 
     endpoint_id: str
+    version: int
     due_at: datetime
     live: int
     room: int
@@ -65,9 +66,9 @@ async def rooms(store: Store, at: datetime, *, among: Sequence[str] | None = Non
     """One for each active endpoint that is owed something, now or later. Three index look-ups an endpoint."""
     now = to_milliseconds(at)
     query = text(
-        "SELECT e.id, e.max_in_flight, e.rate, (SELECT d.next_attempt_at FROM deliveries d WHERE d.endpoint_id = e.id"
-        f" AND {IS_OWED} ORDER BY d.next_attempt_at LIMIT 1) AS due, (SELECT count(*) FROM deliveries d WHERE"
-        " d.endpoint_id = e.id AND d.lease_until > :now) AS live, (SELECT count(*) FROM delivery_attempts a WHERE"
+        "SELECT e.id, e.version, e.max_in_flight, e.rate, (SELECT d.next_attempt_at FROM deliveries d WHERE"
+        f" d.endpoint_id = e.id AND {IS_OWED} ORDER BY d.next_attempt_at LIMIT 1) AS due, (SELECT count(*) FROM"
+        " deliveries d WHERE d.endpoint_id = e.id AND d.lease_until > :now) AS live, (SELECT count(*) FROM delivery_attempts a WHERE"
         f" a.endpoint_id = e.id AND a.started_at > :second_ago) AS begun FROM endpoints e WHERE {IS_THERE}"
     )
     found = await store.fetch_all(query.bindparams(now=now, second_ago=now - SECOND))
@@ -78,6 +79,7 @@ def _room(row: Mapping[str, Any]) -> Room:
     places, starts = row["max_in_flight"] - row["live"], row["rate"] - row["begun"]
     return Room(
         endpoint_id=row["id"],
+        version=row["version"],
         due_at=from_milliseconds(row["due"]),
         live=row["live"],
         room=max(min(places, starts), 0),
@@ -85,17 +87,19 @@ def _room(row: Mapping[str, Any]) -> Room:
     )
 
 
-async def owed(store: Store, shares: Mapping[str, int], at: datetime) -> Sequence[str]:
-    """The ids of those that are owed longest, so many for each endpoint. At most 500 endpoints."""
+async def owed(store: Store, shares: Mapping[str, int], at: datetime) -> Mapping[str, bool]:
+    """The ids of those that are owed longest, so many for each endpoint, and whether a lease on it ran out: then an
+    attempt was begun that has no end. At most 500 endpoints."""
     one = (
-        "SELECT * FROM (SELECT d.id FROM deliveries d WHERE d.endpoint_id = :e{0} AND "
+        "SELECT * FROM (SELECT d.id, d.lease_until IS NOT NULL AS is_lost FROM deliveries d "
+        "WHERE d.endpoint_id = :e{0} AND "
         + IS_OWED
         + " AND d.next_attempt_at <= :now ORDER BY d.next_attempt_at LIMIT {1}) AS o{0}"
     )
     parts = [one.format(number, int(share)) for number, share in enumerate(shares.values())]
     names = {f"e{number}": endpoint_id for number, endpoint_id in enumerate(shares)}
     query = text(" UNION ALL ".join(parts)).bindparams(now=to_milliseconds(at), **names)
-    return [row["id"] for row in await store.fetch_all(query)]
+    return {row["id"]: bool(row["is_lost"]) for row in await store.fetch_all(query)}
 
 
 async def take(
