@@ -65,12 +65,13 @@ async def lock_owed(store: Store, at: datetime) -> Sequence[str] | None:
 async def rooms(store: Store, at: datetime, *, among: Sequence[str] | None = None) -> Sequence[Room]:
     """One for each active endpoint that is owed something, now or later. Three index look-ups an endpoint."""
     now = to_milliseconds(at)
-    query = text(
-        "SELECT e.id, e.version, e.max_in_flight, e.rate, (SELECT d.next_attempt_at FROM deliveries d WHERE"
-        f" d.endpoint_id = e.id AND {IS_OWED} ORDER BY d.next_attempt_at LIMIT 1) AS due, (SELECT count(*) FROM"
-        " deliveries d WHERE d.endpoint_id = e.id AND d.lease_until > :now) AS live, (SELECT count(*) FROM delivery_attempts a WHERE"
-        f" a.endpoint_id = e.id AND a.started_at > :second_ago) AS begun FROM endpoints e WHERE {IS_THERE}"
-    )
+    query = text(f"""
+        SELECT e.id, e.version, e.max_in_flight, e.rate,
+          (SELECT d.next_attempt_at FROM deliveries d WHERE d.endpoint_id = e.id AND {IS_OWED}
+            ORDER BY d.next_attempt_at LIMIT 1) AS due,
+          (SELECT count(*) FROM deliveries d WHERE d.endpoint_id = e.id AND d.lease_until > :now) AS live,
+          (SELECT count(*) FROM delivery_attempts a WHERE a.endpoint_id = e.id AND a.started_at > :second_ago) AS begun
+        FROM endpoints e WHERE {IS_THERE}""")
     found = await store.fetch_all(query.bindparams(now=now, second_ago=now - SECOND))
     return [_room(row) for row in found if row["due"] is not None and (among is None or row["id"] in among)]
 
