@@ -15,6 +15,8 @@ log = logging.getLogger("worker.child")
 
 LINE_BYTES = 1024 * 1024
 STOP_SECONDS = 2.0
+LAST_WORD_SECONDS = 0.25
+"""Between the last message of a child and its end: killed there, it would seem to have left a query behind."""
 COMMAND = (sys.executable, "-P", "-m", "worker.child")
 """With -P a file named `worker` in the current folder is not taken for ours."""
 
@@ -63,8 +65,11 @@ class Child:
                 await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
         await self.end()
 
-    async def end(self) -> int:
-        """Ends the process if it has not ended by itself; gives back its return code."""
+    async def end(self, *, grace: float = 0.0) -> int:
+        """Ends the process if it does not end by itself within `grace` seconds; gives back its return code."""
+        if self.is_alive and grace:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), grace)
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 self.process.kill()
@@ -95,7 +100,7 @@ class Children:
         try:
             yield child
         finally:
-            await asyncio.shield(child.end())
+            await asyncio.shield(child.end(grace=LAST_WORD_SECONDS))
 
     async def _take(self) -> Child:
         spare, self._spare = self._spare, None
