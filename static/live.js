@@ -22,6 +22,7 @@
   const content = () => document.getElementById("live-content");
   const isActive = () => Boolean(content()?.hasAttribute("data-active"));
   const isStreaming = () => Boolean(element()?._htmx?.sse);
+  const announce = () => document.dispatchEvent(new Event("exportdesk:shown"));
   const storageKey = () => "live:" + location.pathname + location.search;
 
   function notice(kind) {
@@ -76,6 +77,7 @@
     const parsed = new DOMParser().parseFromString(kept.html, "text/html").getElementById("live-content");
     if (!parsed) return;
     content().replaceWith(parsed);
+    for (const id of eventsShown()) known.add(id);
     window.htmx.process(parsed);
     notice(navigator.onLine ? "remembered" : "offline");
   }
@@ -99,6 +101,8 @@
       for (const name of ["hx-get", "hx-trigger", "hx-sse:connect"]) live.removeAttribute(name);
     }
     notice(kind);
+    giveTurnUp();
+    announce();
   }
 
   const tries = () => Number(element()?.dataset.tries ?? 0);
@@ -145,6 +149,125 @@
     }
   }
 
+  // What was on the page from the start is no news. What a snapshot brought is confirmed, once, a batch at a time:
+  // when it waited for others, the server is told how long, so that the wait does not count as latency.
+  const BATCH_WAIT = 1000;
+  const BATCH = 100;
+  const ACKNOWLEDGEMENTS = "/api/v1/acknowledgements";
+  const known = new Set(eventsShown());
+  let arrived = [];
+  let flushTimer = null;
+
+  function eventsShown() {
+    return (content()?.dataset.events ?? "").split(" ").filter(Boolean);
+  }
+
+  function confirmShown() {
+    const channel = isStreaming() ? "sse" : "polling";
+    for (const id of eventsShown()) confirm(id, channel);
+    announce();
+  }
+
+  function confirm(id, channel) {
+    if (known.has(id)) return;
+    known.add(id);
+    arrived.push({ id, channel, at: Date.now() });
+    flushTimer ??= setTimeout(flush, BATCH_WAIT);
+  }
+
+  function flush() {
+    clearTimeout(flushTimer);
+    flushTimer = null;
+    for (const channel of ["sse", "polling"]) {
+      const batch = arrived.filter((each) => each.channel === channel).slice(-BATCH);
+      if (batch.length) send(channel, batch);
+    }
+    arrived = [];
+  }
+
+  // A beacon is sent even while the page goes away.
+  function send(channel, batch) {
+    const now = Date.now();
+    const held = batch.map((each) => Math.min(Math.max(0, now - each.at), 60000));
+    const text = JSON.stringify({ events: batch.map((each) => each.id), channel, held_ms: held });
+    navigator.sendBeacon?.(ACKNOWLEDGEMENTS, new Blob([text], { type: "application/json" }));
+  }
+
+  window.addEventListener("pagehide", flush);
+
+  // One tab of the browser at a time streams its element; which, says a Web Lock. The others ask for their element
+  // anew whenever the news (notices.js) say that it changed. Without locks each tab streams by itself.
+  const TURN = `exportdesk:stream:${document.body.dataset.viewer}`;
+  const NEWS_WAIT = 250;
+  let turn = null;
+  let inLine = null;
+  let newsTimer = null;
+  const isShared = () => Boolean(navigator.locks && window.BroadcastChannel && content()?.hasAttribute("data-exports"));
+  const needsTurn = () => isShared() && isActive() && !stopped && !document.hidden;
+  const isFollowing = () =>
+    isShared() && isActive() && !stopped && !turn && !isStreaming() && Boolean(element()?.hasAttribute("hx-sse:connect"));
+
+  window.exportdeskLive = { isFollowing, confirm: (id) => confirm(id, "sse") };
+
+  function standInLine() {
+    if (!needsTurn()) {
+      giveTurnUp();
+      return;
+    }
+    if (turn || inLine) return;
+    inLine = new AbortController();
+    navigator.locks
+      .request(TURN, { signal: inLine.signal }, () => {
+        inLine = null;
+        if (!needsTurn()) return null;
+        const isNext = isFollowing();
+        return new Promise((resolve) => {
+          turn = resolve;
+          if (isNext) poll("poll", 3);
+        });
+      })
+      .catch(() => {});
+  }
+
+  function giveTurnUp() {
+    inLine?.abort();
+    inLine = null;
+    turn?.();
+    turn = null;
+  }
+
+  document.addEventListener("htmx:before:request", (event) => {
+    const isStream = isLive(event) && event.detail.ctx.request.action.split("?")[0].endsWith("/stream");
+    if (!isStream || !isShared() || turn) return;
+    event.preventDefault();
+    setTimeout(announce);
+  });
+
+  document.addEventListener("htmx:sse:before:connection", (event) => {
+    if (isLive(event) && event.detail.connection.attempt > 0 && isShared() && !turn) event.preventDefault();
+  });
+
+  document.addEventListener("exportdesk:shown", standInLine);
+
+  document.addEventListener("exportdesk:news", ({ detail }) => {
+    if (detail.signedOut && element() && isActive()) stop("signedOut");
+    if (!isFollowing()) return;
+    heardAt = Date.now();
+    if (detail.changed && concerns(detail.changed) && !document.hidden) {
+      newsTimer ??= setTimeout(() => {
+        newsTimer = null;
+        if (isFollowing()) poll("poll", 3);
+      }, NEWS_WAIT * (0.5 + Math.random()));
+    }
+  });
+
+  // The list may gain a row by any change.
+  function concerns(ids) {
+    return !ids.length || location.pathname === "/exports" || ids.some((id) => location.pathname === `/exports/${id}`);
+  }
+
+  window.addEventListener("pagehide", giveTurnUp);
+
   const isLive = (event) => event.target?.id === "live" || event.detail?.ctx?.sourceElement?.id === "live";
 
   document.addEventListener("htmx:response:error", (event) => {
@@ -171,6 +294,7 @@
     heardAt = Date.now();
     notice(null);
     remember();
+    confirmShown();
   });
 
   document.addEventListener("htmx:sse:after:connection", () => {
@@ -187,6 +311,7 @@
     if (stopped) return;
     notice(null);
     remember();
+    confirmShown();
   });
 
   document.addEventListener("htmx:sse:error", (event) => {
@@ -197,6 +322,10 @@
 
   document.addEventListener("htmx:sse:close", (event) => {
     if (!isLive(event) || event.detail.reason === "message") return;
+    if (isShared() && !turn && isActive() && !stopped) {
+      setTimeout(announce);
+      return;
+    }
     if (event.detail.reason === "ended" && isActive() && !stopped) {
       notice(navigator.onLine ? null : "offline");
       fallBack();
@@ -233,11 +362,15 @@
 
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) heardAt = Date.now();
+    standInLine();
+    // Its news were left aside while nobody looked.
+    if (!document.hidden && isFollowing()) poll("poll", 3);
   });
 
   window.addEventListener("pageshow", (event) => {
     heardAt = Date.now();
     if (!element()) return;
+    announce();
     if (event.persisted) {
       recall();
       if (isActive()) fallBack(0);

@@ -23,10 +23,11 @@ from webapp.live.hub import Hub
 from webapp.pages.errors import error_page
 from webapp.resources import Resources, open_resources
 from webapp.routes import routes
+from webapp.sealing import Unsealable
 from webapp.settings import Settings
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import AdminNeeded, SignInNeeded
-from webapp.web.failures import Refused, failure_of
+from webapp.web.failures import RESTARTING, Refused, failure_of
 from webapp.web.security import (
     BodyLimit,
     Failures,
@@ -56,6 +57,7 @@ EXPECTED: tuple[type[Exception], ...] = (
     QuotaExceeded,
     Refused,
     SignInNeeded,
+    Unsealable,
     *DATABASE_ERRORS,
 )
 
@@ -90,7 +92,7 @@ def build_app(lifespan: object = None) -> Starlette:
 @contextlib.asynccontextmanager
 async def serving(app: Starlette, resources: Resources) -> AsyncGenerator[None]:
     """Gives the application its resources and runs the live hub."""
-    async with Hub(resources.redis).running() as hub:
+    async with Hub(resources.redis, resources.statuses).running() as hub:
         app.state.resources = resources
         app.state.hub = hub
         yield
@@ -99,7 +101,7 @@ async def serving(app: Starlette, resources: Resources) -> AsyncGenerator[None]:
 def answer_failure(request: Request, error: Exception) -> Response:
     """A problem document for API clients, a page (or a bare fragment) for browsers."""
     failure, path = failure_of(error), request.scope["path"]
-    if failure.status >= 500:
+    if failure.status >= 500 and failure is not RESTARTING:
         log.error("%s %s: %s", request.method, shown_path(path), failure.code, exc_info=error)
     if path.startswith(("/api/", "/healthz", "/readyz")) or is_receiving(request.scope):
         return problem(failure)

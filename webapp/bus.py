@@ -17,11 +17,13 @@ token. Only a reader of just that owner hears such a hint."""
 
 
 class Hint(msgspec.Struct, frozen=True, array_like=True):
-    """Who hears it reads the store. `version` is 0 for progress, which is not a change of status."""
+    """Who hears it reads the store. `version` is 0 for progress, which is not a change of status. With `again`, the
+    newest event is told once more to those who were told it already."""
 
     export_id: str
     owner: str
     version: int
+    again: bool = False
 
 
 _decoder = msgspec.msgpack.Decoder(Hint)

@@ -11,17 +11,19 @@ from datetime import UTC, datetime
 
 QUIET = ("arq", "asyncio", "aiosqlite", "databases", "alembic")
 SECRETS = (
-    (re.compile(r"exd_[\w-]{8,}"), "exd_…"),
-    (re.compile(r"(/sign-in/once/)[\w-]+"), r"\1…"),
-    (re.compile(r"(\w://[^\s:/@]*):[^\s/@]+@"), r"\1:…@"),
+    ("exd_", re.compile(r"exd_[\w-]{8,}"), "exd_…"),
+    ("/once/", re.compile(r"(/sign-in/once/)[\w-]+"), r"\1…"),
+    ("://", re.compile(r"(\w://[^\s:/@]*):[^\s/@]+@"), r"\1:…@"),
 )
+"""What stands in all that the pattern finds, the pattern, and what is shown."""
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def without_secrets(text: str) -> str:
     """API tokens, one-time links and passwords in URLs blotted out, whoever logged them."""
-    for pattern, replacement in SECRETS:
-        text = pattern.sub(replacement, text)
+    for mark, pattern, replacement in SECRETS:
+        if mark in text:
+            text = pattern.sub(replacement, text)
     return text
 
 
@@ -65,5 +67,7 @@ def configure(log_format: str) -> None:
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(True)
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # type: ignore[attr-defined]  # as the logging cookbook says: we show no source lines
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -15,6 +15,7 @@ from webapp.datasets.declaration import Catalog
 from webapp.datasets.holder import CatalogHolder
 from webapp.sealing import Sealer
 from webapp.settings import Settings, source_environment
+from webapp.status_cache import StatusCache
 from webapp.store.database import Store
 from webapp.store.schema import require_current_schema
 
@@ -30,6 +31,7 @@ class Resources:
     holder: CatalogHolder
     sealer: Sealer
     choices: ChoiceLists = field(default_factory=ChoiceLists)
+    statuses: StatusCache = field(default_factory=StatusCache)
 
     @property
     def catalog(self) -> Catalog:

@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
+from webapp.api import acks, datasets, events, exports, files, health
 from webapp.api import callbacks as callback_api
-from webapp.api import datasets, events, exports, files, health
 from webapp.api import deliveries as delivery_api
 from webapp.live.socket import events_socket
 from webapp.pages import (
@@ -23,6 +23,7 @@ from webapp.pages import (
     export_deliveries,
     inspector,
     live,
+    notices,
     orders,
     recovery,
     session,
@@ -40,6 +41,7 @@ INSPECTOR = "/inspect/{token}"
 
 def routes() -> list[BaseRoute]:
     return [
+        Route("/api/v1" + EXPORT, exports.show, methods=["GET"]),  # again, and first: polls are most of what is asked
         Route("/", home),
         Route("/healthz", health.healthz),
         Route("/readyz", health.readyz),
@@ -61,12 +63,14 @@ def pages() -> list[BaseRoute]:
         Route("/exports/new", orders.new, methods=["GET"]),
         Route("/exports/new/choices", orders.choices, methods=["GET", "POST"]),
         Route("/exports/new/preview", orders.preview, methods=["GET", "POST"]),
+        Route("/notices/stream", notices.stream, methods=["GET"]),
         Route(EXPORT, export_pages.show, methods=["GET"]),
         Route(EXPORT + "/live", live.detail_poll, methods=["GET"]),
         Route(EXPORT + "/stream", live.detail_stream, methods=["GET"]),
         Route(EXPORT + "/cancellation", export_pages.cancel, methods=["POST"]),
         Route(EXPORT + "/retry", export_pages.retry, methods=["POST"]),
         Route(EXPORT + "/deletion", export_pages.delete, methods=["POST"]),
+        Route(EXPORT + "/reminder", notices.remind, methods=["POST"]),
         resource("/inspect", GET=inspector.index, POST=inspector.create),
         resource(INSPECTOR, GET=inspector.show, POST=inspector.receive),
         Route(INSPECTOR + "/live", inspector.poll, methods=["GET"]),
@@ -129,6 +133,7 @@ def api() -> list[BaseRoute]:
         Route(EXPORT + "/file", files.download, methods=["GET"]),
         Route(EXPORT + "/events", events.of_export, methods=["GET"]),
         Route("/events", events.index, methods=["GET"]),
+        Route("/acknowledgements", acks.create, methods=["POST"]),
         WebSocketRoute("/ws", events_socket),
         *callbacks_of_api(),
     ]

@@ -330,6 +330,8 @@ async def test_a_schedule_is_refused(resources: Resources, given: Any):
     "headers",
     [
         {"webhook-id": "x"},
+        {"webhook_id": "x"},
+        {"X_Signature": "x"},
         {"Webhook-Anything": "x"},
         {"X-SIGNATURE": "x"},
         {"host": "x"},
@@ -621,6 +623,9 @@ async def test_an_overlap_has_limits(each_resources: Resources, boss: Viewer, ov
 
 
 async def test_secrets_that_ended_are_dropped(each_resources: Resources, boss: Viewer, clock: Clock):
+    elsewhere = replace(each_resources, sealer=Sealer("another key of sixteen characters"))
+    locked = (await endpoints.create(elsewhere, boss, {"url": URL})).endpoint
+    await endpoint_secrets.rotate(elsewhere, boss, locked.id, overlap=timedelta(hours=1))
     endpoint = (await endpoints.create(each_resources, boss, {"url": URL})).endpoint
     rotated = await endpoint_secrets.rotate(each_resources, boss, endpoint.id, overlap=timedelta(hours=1))
     assert await drop_expired_secrets(each_resources) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -64,6 +65,7 @@ ROWS: dict[tuple[str, str], Row] = {
     ("GET", "/exports/live"): Row(SIGNED_IN, 200),
     ("GET", "/exports/stream"): Row(SIGNED_IN, 200),
     ("POST", "/exports/selection"): Row(SIGNED_IN, 303, form={"action": "cancel"}),
+    ("GET", "/notices/stream"): Row(SIGNED_IN, 200),
     ("GET", "/exports/new"): Row(SIGNED_IN, 200),
     ("GET", "/exports/new/choices"): Row(SIGNED_IN, 200, query="?dataset=things"),
     ("POST", "/exports/new/choices"): Row(SIGNED_IN, 200, form=THINGS),
@@ -76,6 +78,7 @@ ROWS: dict[tuple[str, str], Row] = {
     ("POST", "/exports/{export_id}/retry"): Row(OWN, 303, Status.FAILED),
     ("POST", "/exports/{export_id}/deletion"): Row(OWN, 303),
     ("GET", "/exports/{export_id}/deliveries"): Row(OWN, 200),
+    ("POST", "/exports/{export_id}/reminder"): Row(OWN, 303),
     ("GET", "/callbacks"): Row(ADMIN, 200),
     ("POST", "/callbacks"): Row(ADMIN, 303, form=HOOK_FORM),
     ("GET", "/callbacks/live"): Row(ADMIN, 200),
@@ -134,6 +137,7 @@ ROWS: dict[tuple[str, str], Row] = {
     ("GET", "/api/v1/exports/{export_id}/file"): Row(OWN, 200),
     ("GET", "/api/v1/exports/{export_id}/events"): Row(OWN, 200),
     ("GET", "/api/v1/events"): Row(SIGNED_IN, 200),
+    ("POST", "/api/v1/acknowledgements"): Row(SIGNED_IN, 204, json={"events": ["evt_" + "0" * 26], "channel": "sse"}),
     ("GET", "/api/v1/callbacks"): Row(ADMIN, 200),
     ("POST", "/api/v1/callbacks"): Row(ADMIN, 201, json=HOOK),
     ("GET", "/api/v1/callbacks/hosts"): Row(ADMIN, 200),
@@ -569,6 +573,20 @@ async def test_a_database_that_is_away_is_said_to_be(
     assert response.headers["retry-after"] == "2"
     check_headers("503", response)
     assert (await client.get("/exports")).status_code == 503
+
+
+async def test_who_waits_when_the_server_has_to_stop_is_told_to_come_back(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def cancelled(*_args: object) -> None:
+        raise asyncio.CancelledError("Task cancelled, timeout graceful shutdown exceeded")
+
+    monkeypatch.setattr("webapp.actions.people.viewer_of_session", cancelled)
+    response = await client.get("/api/v1/exports")
+    problem_of(response, 503, "UNAVAILABLE")
+    assert response.headers["retry-after"] == "2"
+    check_headers("stopping", response)
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 # Logs

@@ -26,6 +26,7 @@ from webapp.domain.exports import Status
 from webapp.domain.ids import new_id
 from webapp.queue import QueueName, worker_is_alive
 from webapp.resources import Resources
+from webapp.sealing import Sealer
 from webapp.settings import Settings
 from webapp.store.deliveries import DeliveryFilter
 from worker.children import Children
@@ -196,7 +197,7 @@ async def test_a_rotation_answers_with_the_new_secret(admin_client: httpx.AsyncC
         assert (await admin_client.post(at(made, "/rotation"), json={"overlap": none})).json()[
             "old_secrets_end_at"
         ] == []
-    for wrong in ("8d", "soon", "-1h", "", "1", 24):
+    for wrong in ("8d", "soon", "-1h", "", "1", 24, "9" * 400 + "ms"):
         assert fields_of(await admin_client.post(at(made, "/rotation"), json={"overlap": wrong})) == ["overlap"]
     assert "secret" not in (await admin_client.get(at(made))).json()
 
@@ -272,8 +273,23 @@ async def test_a_trial_is_checked_as_well(admin_client: httpx.AsyncClient) -> No
     assert fields_of(await admin_client.post(at(made, "/test"), json={"event_type": "x"})) == ["event_type"]
     assert fields_of(await admin_client.post(at(made, "/test"), json={})) == ["event_type"]
     assert fields_of(await admin_client.post(at(made, "/test"), json={"event_type": "x", "url": HOOK})) == ["url"]
-    unsaved = {"event_type": "export.created", "url": "http://10.0.0.1/", "rate": -1}
-    assert fields_of(await admin_client.post(URL + "/test", json=unsaved)) == ["rate", "url"]
+    unsaved = {"event_type": "x", "url": "http://10.0.0.1/", "rate": -1}
+    assert fields_of(await admin_client.post(URL + "/test", json=unsaved)) == ["rate", "url", "event_type"]
+
+
+# A key that is gone
+
+
+async def test_an_endpoint_sealed_under_another_key_can_still_be_deleted(
+    admin_client: httpx.AsyncClient, resources: Resources, admin: Viewer
+) -> None:
+    elsewhere = replace(resources, sealer=Sealer("another key of sixteen characters"))
+    made = (await endpoints.create(elsewhere, admin, {"url": HOOK})).endpoint
+    for method, path in (("GET", URL), ("GET", f"{URL}/{made.id}"), ("POST", f"{URL}/{made.id}/pause")):
+        problem_of(await admin_client.request(method, path), 503, "KEY_MISSING")
+    assert (await admin_client.delete(f"{URL}/{made.id}")).status_code == 204
+    problem_of(await admin_client.delete(f"{URL}/{made.id}"), 404, "NOT_FOUND")
+    assert (await admin_client.get(URL)).json()["items"] == []
 
 
 # Recovery

@@ -170,6 +170,12 @@ async def test_what_is_redelivered_has_to_be_said(
     assert fields_of(await admin_client.post(URL + "/redelivery", json=body)) == [field]
 
 
+async def test_every_mistake_is_named_at_once(admin_client: httpx.AsyncClient) -> None:
+    body = {"ids": ["x"], "endpoint": "y", "export": "z", "status": "late", "type": "x", "error": "?", "since": "soon"}
+    found = fields_of(await admin_client.post(URL + "/redelivery", json=body))
+    assert found == ["ids", "endpoint", "export", "status", "type", "error", "since"]
+
+
 async def test_too_many_at_once_are_refused(admin_client: httpx.AsyncClient) -> None:
     ids = [new_id("dlv") for _ in range(1001)]
     assert fields_of(await admin_client.post(URL + "/redelivery", json={"ids": ids})) == ["ids"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -24,7 +25,8 @@ from typing import Any
 
 import httpx
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "cli")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 
 from command_line import COMMAND, environment, free_port
 from factories import stored_export
@@ -51,11 +53,17 @@ class Contest:
     port: int
     requests: list[bytes]
     status: int
-    laps: list[float] = field(default_factory=list)
+    pid: int
+    laps: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
-        return statistics.median(self.laps)
+        return statistics.median(rate for rate, _ in self.laps)
+
+    @property
+    def cost(self) -> float:
+        """Microseconds of processor time that the server spent on one request."""
+        return statistics.median(cost for _, cost in self.laps)
 
 
 def main() -> None:
@@ -76,10 +84,10 @@ async def _compare(folder: Path, chosen: argparse.Namespace) -> None:
         settings = read_settings(environ)
         await migrate(settings.database_url)
         async with open_resources(settings) as resources:
-            with _process([*COMMAND, "web"], environ, folder / "web.txt"):
+            with _process([*COMMAND, "web"], environ, folder / "web.txt") as pid:
                 token, running, done = await _seed(resources, chosen.exports)
                 async with _progress(resources, running):
-                    await _run(chosen, environ, folder, token, running, done, port, bare_port)
+                    await _run(chosen, environ, folder, token, running, done, (port, pid), bare_port)
 
 
 async def _run(
@@ -89,9 +97,10 @@ async def _run(
     token: str,
     running: list[Export],
     done: list[Export],
-    port: int,
+    web: tuple[int, int],
     bare_port: int,
 ) -> None:
+    port, pid = web
     await _until_listening(port)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1/exports") as client:
         client.headers["authorization"] = f"Bearer {token}"
@@ -99,29 +108,31 @@ async def _run(
         tags = {export.id: (await client.get(f"/{export.id}")).headers["etag"] for export in done}
     (folder / "content.json").write_text(content)
     bare = [sys.executable, __file__, BARE, str(bare_port), str(folder / "content.json")]
-    with _process(bare, environ, folder / "bare.txt"):
+    with _process(bare, environ, folder / "bare.txt") as bare_pid:
         await _until_listening(bare_port)
         contests = [
-            Contest("bare JSON route", bare_port, [_request("/status", token)], 200),
-            Contest("poll: running, 200", port, [_request(_path(e), token) for e in running], 200),
-            Contest("poll: finished, 200", port, [_request(_path(e), token) for e in done], 200),
-            Contest("poll: finished, 304", port, [_request(_path(e), token, tags[e.id]) for e in done], 304),
+            Contest("bare JSON route", bare_port, [_request("/status", token)], 200, bare_pid),
+            Contest("poll: running, 200", port, [_request(_path(e), token) for e in running], 200, pid),
+            Contest("poll: finished, 200", port, [_request(_path(e), token) for e in done], 200, pid),
+            Contest("poll: finished, 304", port, [_request(_path(e), token, tags[e.id]) for e in done], 304, pid),
         ]
         for number in range(chosen.rounds + 1):
             for contest in contests:
-                rate = await _lap(contest, chosen)
+                lap = await _lap(contest, chosen)
                 if number:
-                    contest.laps.append(rate)
+                    contest.laps.append(lap)
     _report(contests, chosen)
 
 
 def _report(contests: list[Contest], chosen: argparse.Namespace) -> None:
     bare, *ours = contests
-    print(f"{'':24}{'requests/s':>12}{'of bare':>9}   laps")
+    print(f"{'':24}{'requests/s':>12}{'of bare':>9}{'cpu µs':>9}{'of bare':>9}   laps")
     for contest in contests:
-        laps = " ".join(f"{lap:,.0f}" for lap in contest.laps)
-        print(f"{contest.name:24}{contest.rate:12,.0f}{contest.rate / bare.rate:9.2f}   {laps}")
+        laps = " ".join(f"{rate:,.0f}" for rate, _ in contest.laps)
+        rates = f"{contest.rate:12,.0f}{contest.rate / bare.rate:9.2f}"
+        print(f"{contest.name:24}{rates}{contest.cost:9.0f}{bare.cost / contest.cost:9.2f}   {laps}")
     print(f"{chosen.exports} exports in turn, {chosen.connections} connections; the load generator is another process")
+    print(f"ratio by cpu time: {bare.cost / max(contest.cost for contest in ours):.2f}")
     print(f"304 against 200: {ours[2].rate / ours[1].rate:.2f}")
     print(f"ratio: {min(contest.rate for contest in ours) / bare.rate:.2f}")
 
@@ -164,16 +175,23 @@ async def _progress(resources: Resources, running: list[Export]) -> AsyncIterato
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _lap(contest: Contest, chosen: argparse.Namespace) -> float:
-    """Requests a second, counted by the load generator."""
+async def _lap(contest: Contest, chosen: argparse.Namespace) -> tuple[float, float]:
+    """Requests a second, counted by the load generator, and the server's time for each."""
     command = [sys.executable, __file__, LOAD]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     order = [contest.port, contest.status, chosen.connections, chosen.seconds, [r.decode() for r in contest.requests]]
+    before = _cpu_seconds(contest.pid)
     output, _ = await process.communicate(json.dumps(order).encode())
     assert process.returncode == 0, contest.name
-    return float(output)
+    rate, answered = map(float, output.split())
+    return rate, (_cpu_seconds(contest.pid) - before) / answered * 1e6
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Polling(asyncio.Protocol):
@@ -223,7 +241,7 @@ async def _generate(port: int, status: int, connections: int, seconds: float, re
         await loop.create_connection(lambda start=number: Polling(load, start), "127.0.0.1", port)
     before, started = load.answered, time.perf_counter()
     await asyncio.sleep(seconds)
-    print((load.answered - before) / (time.perf_counter() - started))
+    print((load.answered - before) / (time.perf_counter() - started), load.answered)
     sys.exit(f"wrong answers: {failed[0]}" if failed else 0)
 
 
@@ -258,11 +276,12 @@ def _redis(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _process(command: list[str], environ: dict[str, str] | None, log: Path) -> Iterator[None]:
+def _process(command: list[str], environ: dict[str, str] | None, log: Path) -> Iterator[int]:
+    """Its id."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environ, stdout=output, stderr=output)
         try:
-            yield
+            yield process.pid
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)

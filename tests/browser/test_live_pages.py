@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from factories import export_file
 from playwright.async_api import BrowserContext, Page, Route, expect
+from sqlalchemy import select
 
 from webapp.actions import attempts, exports, people
 from webapp.domain.access import Viewer
@@ -17,8 +18,10 @@ from webapp.domain.exports import Export, Phase, Status
 from webapp.resources import Resources
 from webapp.settings import LiveStrategy
 from webapp.store.exports import Progress
+from webapp.store.tables import client_acks, events
 
 pytestmark = pytest.mark.browser
+CONFIRMED = "/api/v1/acknowledgements"
 
 
 async def finish(resources: Resources, export: Export) -> None:
@@ -41,6 +44,14 @@ async def until(condition: Callable[[], bool], seconds: float = 15) -> None:
         await asyncio.sleep(0.05)
 
 
+async def is_silent(server, seconds: float = 3, confirmations: int = 1) -> bool:
+    """Whether the page asks for nothing, once it has confirmed what it took in with its last snapshot."""
+    await until(lambda: server.log.count(CONFIRMED) >= confirmations)
+    seen = list(server.log.seen)
+    await asyncio.sleep(seconds)
+    return server.log.seen == seen
+
+
 async def test_three_polls_then_one_stream_then_silence(page: Page, server, resources, make_export) -> None:
     export = await make_export(Status.PROCESSING)
     path = f"/exports/{export.id}"
@@ -54,9 +65,8 @@ async def test_three_polls_then_one_stream_then_silence(page: Page, server, reso
     await finish(resources, export)
     await expect(page.get_by_role("link", name="Download")).to_be_visible()
 
-    seen = len(server.log.seen)
-    await asyncio.sleep(3)
-    assert len(server.log.seen) == seen
+    assert await is_silent(server)
+    assert server.log.count(CONFIRMED) == 1
     assert server.log.count(path + "/stream") == 1
     assert await page.locator("#live").get_attribute("hx-trigger") is None
 
@@ -76,9 +86,7 @@ async def test_push_then_poll_streams_rests_and_sees_the_end(
     assert server.log.count(path + "/live", "fallback=") == 0
     await finish(resources, export)
     await expect(page.get_by_role("link", name="Download")).to_be_visible()
-    seen = len(server.log.seen)
-    await asyncio.sleep(2.5)
-    assert len(server.log.seen) == seen
+    assert await is_silent(server, 2.5)
 
 
 async def test_an_export_that_ends_while_it_is_polled_opens_no_stream(
@@ -103,6 +111,37 @@ async def test_a_page_opened_after_the_end_asks_for_nothing(page: Page, server, 
     seen = len(server.log.seen)
     await asyncio.sleep(3)
     assert len(server.log.seen) == seen
+
+
+async def acks_of(resources: Resources) -> list[tuple[str, str]]:
+    """Type of each confirmed event, and the channel it was confirmed on."""
+    query = select(events.c.type, client_acks.c.channel).join(client_acks, client_acks.c.event_id == events.c.id)
+    async with resources.store.connection():
+        rows = await resources.store.fetch_all(query.where(client_acks.c.client == "page").order_by(events.c.seq))
+    return [(row["type"], row["channel"]) for row in rows]
+
+
+async def test_what_a_stream_brought_is_confirmed_once(page: Page, server, resources, make_export) -> None:
+    export = await make_export(Status.PROCESSING)
+    path = f"/exports/{export.id}"
+    await page.goto(path)
+    await until(lambda: server.log.count(path + "/stream") == 1)
+    assert server.log.count(CONFIRMED) == 0, "what was there from the start is no news"
+    await finish(resources, export)
+    assert await is_silent(server, 2)
+    assert await acks_of(resources) == [("export.succeeded", "sse")]
+
+
+async def test_what_a_poll_brought_is_confirmed_even_by_a_page_that_goes_away(
+    page: Page, server, resources, make_export
+) -> None:
+    export = await make_export(Status.PROCESSING)
+    await page.goto(f"/exports/{export.id}")
+    await finish(resources, export)
+    await expect(page.get_by_role("link", name="Download")).to_be_visible()
+    await page.goto("/exports/new")
+    assert await is_silent(server, 2)
+    assert await acks_of(resources) == [("export.succeeded", "polling")]
 
 
 async def test_a_stream_that_cannot_be_opened_is_replaced_by_polling_and_tried_again(
@@ -206,9 +245,10 @@ async def test_the_list_is_live_with_one_stream_for_all_rows(page: Page, server,
     await expect(page.locator(f"#row-{first.id}")).to_contain_text("Ready")
     await finish(resources, second)
     await expect(page.locator(f"#row-{second.id}")).to_contain_text("Ready")
-    seen = len(server.log.seen)
-    await asyncio.sleep(3)
-    assert len(server.log.seen) == seen
+    await until(lambda: server.log.count(CONFIRMED) >= 1)
+    await asyncio.sleep(1.5)
+    assert await is_silent(server)
+    assert server.log.count(CONFIRMED) <= 2
     assert server.log.count("/exports/stream") == 1
 
 

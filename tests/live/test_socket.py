@@ -14,7 +14,7 @@ from sqlalchemy import select
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from webapp.actions import exports, people
+from webapp.actions import exports, people, reminders
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Status
 from webapp.live.socket import BURST, MESSAGE_BYTES, Close
@@ -179,6 +179,21 @@ async def test_an_end_that_was_not_confirmed_comes_again_on_the_next_connect(
         async with dial(user) as socket:
             await subscribe(socket, client=name)
             assert await is_quiet(socket), name
+
+
+async def test_what_somebody_tells_again_comes_again_at_once(
+    dial: Opener, resources: Resources, user: Viewer, other: Viewer, make_export: ExportMaker
+) -> None:
+    export = await make_export(Status.QUEUED)
+    async with dial(user) as socket, dial(other) as others:
+        await subscribe(socket)
+        await subscribe(others)
+        await exports.cancel(resources, user, export.id)
+        event = await said(socket)
+        assert await reminders.remind(resources, user, export.id)
+        assert await said(socket) == event
+        assert await is_quiet(socket)
+        assert await is_quiet(others)
 
 
 async def test_nobody_confirms_for_somebody_else(

@@ -31,6 +31,7 @@ from webapp.pages.callback_fields import parse_waits
 from webapp.pages.callback_snippets import DECRYPT, PYTHON, SHELL
 from webapp.pages.callback_wording import shown_body, shown_text
 from webapp.resources import Resources
+from webapp.sealing import Sealer
 from webapp.settings import Settings
 
 ExportMaker = Callable[..., Awaitable[Export]]
@@ -470,7 +471,13 @@ async def test_the_console_says_what_is_wrong_with_the_sample_and_in_which_line(
     assert "must be an object" in await told("[1]")
     assert "NaN is not JSON" in await told('{"a": NaN}')
     assert "nested too deeply" in await told("[" * 30_000)
+    assert "half of a surrogate pair" in await told('{"a": "\\ud800"}')
+    assert "at most 40 digits" in await told('{"a": ' + "9" * 5000 + "}")
+    assert "too large a number" in await told('{"a": 1e999}')
     assert "at most 65,536 characters" in await told(" " * 70_000)
+    whole = await admin_client.post(f"/callbacks/{endpoint.id}/trial", data={"trial_data": "[1]"})
+    assert whole.status_code == 422
+    assert "must be an object" in text(whole, "#trial")
 
 
 async def test_without_a_worker_the_console_says_so(admin_client: httpx.AsyncClient, endpoint: Endpoint) -> None:
@@ -672,6 +679,22 @@ async def test_recovery_counts_before_it_starts(
     assert (await stored(resources, new[0].id)).state is DeliveryState.PENDING
     assert (await stored(resources, old[0].id)).state is DeliveryState.DEAD
     assert (await admin_client.post(f"{here}/recovery", data={"since": "x"})).headers["location"] == f"{here}/recovery"
+
+
+async def test_an_endpoint_sealed_under_another_key_leaves_log_and_export_as_they_are(
+    admin_client: httpx.AsyncClient, resources: Resources, make_export: ExportMaker
+) -> None:
+    export = await make_export(Status.SUCCESS)
+    elsewhere = replace(resources, sealer=Sealer("another key of sixteen characters"))
+    locked = await register(elsewhere, URL, description="Under a lost key")
+    await owe(resources, locked.id, export)
+    for path in ("/callbacks/deliveries", f"/exports/{export.id}"):
+        response = await admin_client.get(path)
+        assert response.status_code == 200
+        assert "Under a lost key" in response.text
+    told = await admin_client.get(f"/callbacks/{locked.id}")
+    assert told.status_code == 503
+    assert "exportdesk doctor" in told.text
 
 
 async def test_an_exports_page_shows_admins_all_and_its_owner_only_what_they_asked_for(

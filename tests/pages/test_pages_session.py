@@ -99,7 +99,14 @@ async def test_signing_out_ends_the_session(client: httpx.AsyncClient, resources
 
 
 async def test_a_message_is_ours_whatever_the_cookie_says(anonymous: httpx.AsyncClient) -> None:
-    for content in ('[["<b>x</b>",{}]]', "[[1,2]]", "{}", "[", '[["left-alone",{"n":1,"status":"<b>x</b>"}]]'):
+    for content in (
+        "[" * 3000,
+        '[["<b>x</b>",{}]]',
+        "[[1,2]]",
+        "{}",
+        "[",
+        '[["left-alone",{"n":1,"status":"<b>x</b>"}]]',
+    ):
         page = await anonymous.get("/sign-in", headers={"cookie": f"exportdesk_flash={quote(content)}"})
         assert page.status_code == 200
         assert nodes(page, ".flash b") == []

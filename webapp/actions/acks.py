@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from webapp.domain.access import Viewer
@@ -13,14 +13,25 @@ from webapp.store import acks, events
 TOLD_AGAIN = timedelta(hours=24)
 
 
-async def acknowledge(resources: Resources, viewer: Viewer, ids: Sequence[str], *, client: str, channel: str) -> int:
-    """How many of these are events of this person (or, for an admin, of anybody): the rest is left alone."""
+async def acknowledge(
+    resources: Resources,
+    viewer: Viewer,
+    ids: Sequence[str],
+    *,
+    client: str,
+    channel: str,
+    held: Mapping[str, timedelta] | None = None,
+) -> int:
+    """How many of these are events of this person (or, for an admin, of anybody): the rest is left alone.
+
+    `held`: how long ago an event arrived, where the client did not confirm it at once.
+    """
     store = resources.store
     async with store.transaction():
         found = await events.get_many(store, ids)
         mine = [event for event in found if viewer.is_admin or event.owner == viewer.id]
         at = await store.now()
-        await acks.add(store, mine, user_id=viewer.id, client=client, channel=channel, at=at)
+        await acks.add(store, mine, user_id=viewer.id, client=client, channel=channel, at=at, held=held or {})
     return len(mine)
 
 
@@ -32,3 +43,13 @@ async def to_be_told_again(
     async with store.connection():
         since = await store.now() - TOLD_AGAIN
         return await acks.unconfirmed(store, user_id=viewer.id, client=client, owner=owner, since=since, up_to=up_to)
+
+
+async def newest_of(resources: Resources, export_ids: Iterable[str]) -> Sequence[Event]:
+    """The newest event of each, where it is still kept: they are told once more."""
+    found: list[Event] = []
+    for export_id in export_ids:
+        async with resources.store.connection():
+            event = await acks.newest(resources.store, export_id)
+        found += [event] if event else []
+    return found

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from webapp import bus
+from webapp.actions import statuses
 from webapp.actions.changes import Decide, announce, change, hint, write
 from webapp.actions.exports import wake_next
 from webapp.domain.access import NotFound
@@ -66,7 +67,10 @@ async def report_progress(resources: Resources, export: Export, progress: Progre
     """Stores progress and heartbeat. False: the attempt was cancelled or given up, so the work must stop."""
     async with resources.store.connection():
         at = await resources.store.now()
-        return await rows.write_progress(resources.store, export.id, export.attempt, progress, at=at)
+        is_running = await rows.write_progress(resources.store, export.id, export.attempt, progress, at=at)
+    if is_running:
+        await statuses.progressed(resources, export, progress, at=at)
+    return is_running
 
 
 async def hint_progress(resources: Resources, export: Export) -> None:

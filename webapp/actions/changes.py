@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from webapp import bus, queue
-from webapp.actions import outbox
+from webapp.actions import outbox, statuses
 from webapp.domain.access import NotFound
 from webapp.domain.exports import Export, Status
 from webapp.resources import Resources
@@ -64,6 +64,7 @@ async def hint(resources: Resources, told: bus.Hint) -> None:
 async def announce(resources: Resources, export: Export) -> None:
     """Hints to open pages and a wake-up for the worker, after the commit. Either may be lost."""
     try:
+        await statuses.changed(resources, export)
         await bus.publish(resources.redis, bus.Hint(export.id, export.owner, export.version))
         await queue.wake(resources.redis, queue.QueueName.CALLBACKS)
         if export.status is Status.QUEUED:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from webapp import bus
-from webapp.actions import endpoints, outbox
+from webapp.actions import endpoints, outbox, statuses
 from webapp.actions.callback_hosts import check_callback_url
 from webapp.actions.changes import Contended, announce, change, hint, write
 from webapp.actions.datasets import Checked, checked_params
@@ -244,12 +244,13 @@ async def delete(resources: Resources, viewer: Viewer, export_id: str) -> None:
     async with resources.store.transaction():
         if not await rows.remove(resources.store, export):
             raise Contended
+    await hint_gone(resources, export)
     if export.file is not None:
         await resources.storage.delete(export.file.key)
-    await hint_gone(resources, export)
 
 
 async def hint_gone(resources: Resources, export: Export) -> None:
+    await statuses.deleted(resources, export)
     await hint(resources, bus.Hint(export.id, export.owner, export.version + 1))
 
 

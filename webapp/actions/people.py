@@ -72,6 +72,7 @@ async def set_role(resources: Resources, name: str, role: Role, *, actor: str) -
         await people.audit(
             resources.store, actor=actor, action="user.role", subject=name, at=now, details={"role": role.value}
         )
+    await _hint_identity(resources, user.id)
 
 
 async def set_password(resources: Resources, name: str, password: str, *, actor: str) -> None:
@@ -143,7 +144,8 @@ async def sign_out(resources: Resources, viewer: Viewer) -> None:
 
 
 async def _hint_identity(resources: Resources, user_id: str) -> None:
-    """A hint without an export makes open streams of this person check who they are."""
+    """A hint without an export makes open streams of this person check who they are, and everybody forget tokens."""
+    resources.statuses.hear("", 0)
     await hint(resources, bus.Hint("", user_id, 0))
 
 
@@ -158,6 +160,21 @@ async def viewer_of_session(resources: Resources, token: str) -> Viewer | None:
 
 
 async def viewer_of_token(resources: Resources, token: str) -> Viewer | None:
+    """Known for at most a second without looking (see `webapp.status_cache`): a busy client sends it all the time."""
+    cache, key = resources.statuses.viewers, people.hash_token(token)
+    if not resources.statuses.is_usable:
+        return await _look_up(resources, token)
+    if kept := cache.get(key):
+        return kept.value
+    slot = cache.open(key)
+    async with slot.turn_to_read():
+        viewer = slot.value or await _look_up(resources, token)
+        if viewer is not None:
+            slot.fill(viewer)
+    return viewer
+
+
+async def _look_up(resources: Resources, token: str) -> Viewer | None:
     async with resources.store.connection():
         now = await resources.store.now()
         user = await people.user_by_token(resources.store, token, now=now)
@@ -210,6 +227,8 @@ async def revoke_token(resources: Resources, token_id: str, *, actor: str) -> No
     """Raises NotFound when there is no such token or it is revoked already."""
     async with resources.store.transaction():
         now = await resources.store.now()
-        if not await people.revoke_token(resources.store, token_id, now=now):
+        user_id = await people.revoke_token(resources.store, token_id, now=now)
+        if user_id is None:
             raise NotFound
         await people.audit(resources.store, actor=actor, action="token.revoked", subject=token_id, at=now)
+    await _hint_identity(resources, user_id)

@@ -153,7 +153,11 @@ async def try_unsaved(request: Request) -> Response:
     """The same for settings that are saved nowhere, signed with a secret for this once."""
     admin(request)
     body = await read_body(request, UnsavedTrialBody)
-    checked = await endpoint_settings.check(resources(request), given(body))
+    wrong = _wrong_type(body.event_type)
+    try:
+        checked = await endpoint_settings.check(resources(request), given(body))
+    except Invalid as invalid:
+        raise Invalid([*invalid.errors, *wrong]) from invalid
     message = await _message(request, body.event_type, body.data)
     return await _tried(request, checked.settings, [new_secret()], message)
 
@@ -214,10 +218,17 @@ def _new_key(endpoint: Endpoint, body: EndpointBody) -> dict[str, Any]:
 
 
 async def _message(request: Request, event_type: str, data: Mapping[str, Any] | None) -> Message:
-    if event_type not in EVENT_TYPES:
-        raise Invalid([FieldError("event_type", f"Must be one of {', '.join(EVENT_TYPES)}.")])
+    """Raises Invalid."""
+    if wrong := _wrong_type(event_type):
+        raise Invalid(wrong)
     message = await messages.sample(resources(request), event_type)
     return message if data is None else replace(message, data=data)
+
+
+def _wrong_type(event_type: str) -> list[FieldError]:
+    if event_type in EVENT_TYPES:
+        return []
+    return [FieldError("event_type", f"Must be one of {', '.join(EVENT_TYPES)}.")]
 
 
 async def _tried(request: Request, settings: EndpointSettings, secrets: Sequence[str], message: Message) -> Response:

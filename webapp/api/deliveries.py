@@ -3,8 +3,8 @@ exports to the `callback_url` they ordered with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+import contextlib
+from collections.abc import Generator, Iterable
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -152,27 +152,49 @@ async def _chosen(request: Request) -> DeliveryFilter:
 
 
 def _matching(body: RedeliveryBody) -> DeliveryFilter:
-    if body.ids is not None and len(body.ids) > MOST_IDS:
-        raise Invalid([FieldError("ids", f"At most {MOST_IDS} can be selected at once.")])
-    for field, values, prefix in (
-        ("ids", body.ids or [], "dlv"),
-        ("endpoint", _one(body.endpoint), "end"),
-        ("export", _one(body.export), "exp"),
-    ):
-        if not all(is_id(value, prefix) for value in values):
-            raise Invalid([FieldError(field, f"Must be an id: {prefix}_ and 26 characters.")])
-    since: datetime | None = moment(body.since, "since") if body.since is not None else None
-    chosen = DeliveryFilter(
-        endpoint_id=body.endpoint,
-        states=_each(DeliveryState, "status", _listed(body.status)),
-        export_id=body.export,
-        event_types=_types(_listed(body.type)),
-        since=since,
-        error=_each(ErrorClass, "error", [body.error])[0] if body.error is not None else None,
-    )
+    """Raises Invalid with every mistake."""
+    errors, since = _wrong_ids(body), None
+    states: tuple[DeliveryState, ...] = ()
+    types: tuple[str, ...] = ()
+    kinds: tuple[ErrorClass, ...] = ()
+    with _collected(errors):
+        states = _each(DeliveryState, "status", _listed(body.status))
+    with _collected(errors):
+        types = _types(_listed(body.type))
+    with _collected(errors):
+        kinds = _each(ErrorClass, "error", _one(body.error))
+    with _collected(errors):
+        since = moment(body.since, "since") if body.since is not None else None
+    if errors:
+        raise Invalid(errors)
+    chosen = DeliveryFilter(body.endpoint, states, body.export, types, since, kinds[0] if kinds else None)
     if body.ids is None and chosen == DeliveryFilter():
         raise Invalid([FieldError("body", "Say which: give ids, or endpoint, status, export, type, error or since.")])
     return chosen
+
+
+def _wrong_ids(body: RedeliveryBody) -> list[FieldError]:
+    errors = [
+        FieldError(field, f"Must be an id: {prefix}_ and 26 characters.")
+        for field, values, prefix in (
+            ("ids", body.ids or [], "dlv"),
+            ("endpoint", _one(body.endpoint), "end"),
+            ("export", _one(body.export), "exp"),
+        )
+        if not all(is_id(value, prefix) for value in values)
+    ]
+    if body.ids is not None and len(body.ids) > MOST_IDS:
+        errors.append(FieldError("ids", f"At most {MOST_IDS} can be selected at once."))
+    return errors
+
+
+@contextlib.contextmanager
+def _collected(errors: list[FieldError]) -> Generator[None]:
+    """Keeps what Invalid says, and goes on behind the block."""
+    try:
+        yield
+    except Invalid as invalid:
+        errors += invalid.errors
 
 
 def _one(value: str | None) -> list[str]:

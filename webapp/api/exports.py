@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import exports
+from webapp.actions import exports, polls
+from webapp.actions.statuses import etag
 from webapp.api.requests import (
     OrderBody,
     query_cursor,
@@ -27,10 +27,12 @@ from webapp.domain import limits
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.exports import Export
 from webapp.domain.formats import API_DEFAULTS
+from webapp.status_cache import Answer
 from webapp.store.exports import ListFilter
 from webapp.web import cursors
 from webapp.web.context import export_id, hub, resources, viewer
 
+CACHE_RULE = "private, no-cache"
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
@@ -75,11 +77,23 @@ async def index(request: Request) -> Response:
 
 async def show(request: Request) -> Response:
     """The export; 304 when `If-None-Match` still holds; with `wait`, at the next change or after that many seconds."""
-    who, wait = viewer(request), query_wait(request)
+    who, wait = viewer(request), query_wait(request) if request.scope["query_string"] else 0.0
+    if not wait:
+        known = _if_none_match(request)
+        return _told(await polls.current(resources(request), who, export_id(request), known), known)
     export = await exports.get(resources(request), who, export_id(request))
-    if wait and export.is_active:
+    if export.is_active:
         export = await _wait_for_change(request, export, wait)
     return await _answer(request, export)
+
+
+def _told(answer: Answer, known: Set[str]) -> Response:
+    headers = {"ETag": answer.etag, "Cache-Control": CACHE_RULE}
+    if answer.retry_after is not None:
+        headers["Retry-After"] = str(answer.retry_after)
+    if _names(known, answer.etag):
+        return Response(status_code=304, headers=headers)
+    return Response(answer.body, headers=headers, media_type="application/json")
 
 
 async def cancel(request: Request) -> Response:
@@ -103,7 +117,7 @@ async def _answer(
     request: Request, export: Export, *, status: int = 200, more: Mapping[str, Any] | None = None
 ) -> Response:
     [content] = await exports.describe(resources(request), export)
-    headers = {"ETag": etag(export, content["queue_position"]), "Cache-Control": "private, no-cache"}
+    headers = {"ETag": etag(export, content["queue_position"]), "Cache-Control": CACHE_RULE}
     if export.is_active:
         age = (await resources(request).store.now() - export.created_at).total_seconds()
         headers["Retry-After"] = str(limits.retry_after(age))
@@ -114,17 +128,12 @@ async def _answer(
     return json_response(content | dict(more or {}), status, headers)
 
 
-def etag(export: Export, queue_position: int | None) -> str:
-    """The version; while it moves without changing its version, what moves is part of it."""
-    moving = (export.rows_done, export.rows_total, export.bytes, export.phase, queue_position)
-    if not (export.is_active and any(moving)):
-        return f'"{export.version}"'
-    return f'"{export.version}-{hashlib.sha256(repr(moving).encode()).hexdigest()[:12]}"'
-
-
 def is_known(etag: str, request: Request) -> bool:
     """Whether `If-None-Match` names this tag, weakly compared (RFC 9110, 13.1.2)."""
-    known = _if_none_match(request)
+    return _names(_if_none_match(request), etag)
+
+
+def _names(known: Set[str], etag: str) -> bool:
     return etag in known or "*" in known
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-
-from webapp.domain.exports import Export
+from typing import Protocol
 
 
 class Role(StrEnum):
@@ -42,5 +41,10 @@ class QuotaExceeded(Exception):
         self.retry_after = retry_after
 
 
-def may_see(viewer: Viewer, export: Export) -> bool:
+class Owned(Protocol):
+    @property
+    def owner(self) -> str: ...
+
+
+def may_see(viewer: Viewer, export: Owned) -> bool:
     return viewer.is_admin or export.owner == viewer.id

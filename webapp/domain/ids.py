@@ -6,13 +6,14 @@ import time
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 LENGTH = 26
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 
 
 def new_id(prefix: str) -> str:
     """`exp_` + 26 characters. Ids made later by the same clock sort later, to the millisecond."""
     milliseconds = time.time_ns() // 1_000_000
     bits = (milliseconds << 80) | (0x7 << 76) | (secrets.randbits(12) << 64) | (0b10 << 62) | secrets.randbits(62)
-    return f"{prefix}_" + "".join(ALPHABET[(bits >> shift) & 31] for shift in range(125, -1, -5))
+    return f"{prefix}_" + "".join([_PAIRS[(bits >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def is_id(text: str, prefix: str) -> bool:

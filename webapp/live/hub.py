@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 
 from webapp import bus, queue
+from webapp.status_cache import StatusCache
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class Changes:
 
     ids: frozenset[str] = frozenset()
     everything: bool = False
+    again: frozenset[str] = frozenset()
+    """Of these the newest event is to be told once more."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,14 +40,17 @@ class Reader:
 
     ids: frozenset[str] | None
     _changed: set[str] = field(default_factory=set[str])
+    _again: set[str] = field(default_factory=set[str])
     _everything: bool = False
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self, export_id: str) -> None:
+    def tell(self, export_id: str, *, again: bool = False) -> None:
         if self.ids is not None and export_id and export_id not in self.ids:
             return
         if len(self._changed) < MAX_CHANGED:
             self._changed.add(export_id)
+            if again:
+                self._again.add(export_id)
         else:
             self._everything = True
         self._wake.set()
@@ -60,17 +66,20 @@ class Reader:
         if not self._wake.is_set():
             return None
         self._wake.clear()
-        found = Changes(frozenset(self._changed), self._everything)
+        found = Changes(frozenset(self._changed), self._everything, frozenset(self._again))
         self._changed.clear()
+        self._again.clear()
         self._everything = False
         return found
 
 
 class Hub:
-    """Subscribe (`reader`) first, then read the store: what changes in between is told."""
+    """Subscribe (`reader`) first, then read the store: what changes in between is told. `statuses` hears it first, so
+    that readers do not find old copies."""
 
-    def __init__(self, redis: queue.Broker) -> None:
+    def __init__(self, redis: queue.Broker, statuses: StatusCache | None = None) -> None:
         self._redis = redis
+        self._statuses = statuses or StatusCache()
         self._readers: defaultdict[str, set[Reader]] = defaultdict(set)
         self._connected = False
         self._task: asyncio.Task[None] | None = None
@@ -113,6 +122,7 @@ class Hub:
         finally:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+            self._statuses.feed(False)
 
     async def _run(self) -> None:
         """Listens for ever; whenever the subscription is new, readers are told to read everything again."""
@@ -126,6 +136,7 @@ class Hub:
                             continue
                         if bus.is_confirmation(message):
                             self._connected, wait = True, RECONNECT_SECONDS[0]
+                            self._statuses.feed(True)
                             self._tell_everybody()
                         elif hint := bus.decode(message):
                             self._tell(hint)
@@ -133,14 +144,17 @@ class Hub:
                 if self._connected:
                     log.warning("the broker is gone (%s): pages read the store until it is back", type(error).__name__)
                     self._connected = False
+                    self._statuses.feed(False)
                     self._tell_everybody()  # who waits for hints would go on to wait for a whole heartbeat
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, longest)
 
     def _tell(self, hint: bus.Hint) -> None:
+        if hint.owner not in bus.SUBJECTS:
+            self._statuses.hear(hint.export_id, hint.version)
         for key in (hint.owner,) if hint.owner in bus.SUBJECTS else (hint.owner, EVERYBODY):
             for reader in self._readers.get(key, ()):
-                reader.tell(hint.export_id)
+                reader.tell(hint.export_id, again=hint.again)
 
     def _tell_everybody(self) -> None:
         for readers in self._readers.values():

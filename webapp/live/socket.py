@@ -168,6 +168,8 @@ async def _tell(client: Client, who: Viewer, owner: str | None, replay: Replay, 
                 for event in batch:
                     await client.send(event_json(event))
             changes = await reader.changes(live.patience(heartbeat))
+            for event in await acks.newest_of(resources(socket), changes.again if changes else ()):
+                await client.send(event_json(event))
             if (changes and "" in changes.ids) or time.monotonic() - checked >= IDENTITY_SECONDS:
                 checked = time.monotonic()
                 if await identify(socket) is None:

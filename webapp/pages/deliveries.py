@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from starlette.datastructures import QueryParams
@@ -12,7 +11,7 @@ from starlette.responses import Response
 from webapp.actions import deliveries, endpoints
 from webapp.actions.deliveries import CannotRedeliver
 from webapp.domain.access import NotFound, Viewer
-from webapp.domain.callbacks import Delivery, DeliveryState
+from webapp.domain.callbacks import DeliveryState
 from webapp.domain.ids import is_id
 from webapp.domain.limits import MAX_PAGE_SIZE, PAGE_SIZE
 from webapp.pages import callback_wording as wording
@@ -71,7 +70,7 @@ async def _log(request: Request, query: DeliveryQuery, place: Place | None = Non
     found, more = await deliveries.list_page(
         desk, query.filter(), limit=PAGE_SIZE, after=cursors.decode(query.cursor, "dlv")
     )
-    named = None if endpoint else await _titles(request, found)
+    named = None if endpoint else await titles(desk, found)
     live = callback_element(
         request,
         partial="callbacks/_log.html",
@@ -91,13 +90,6 @@ async def _log(request: Request, query: DeliveryQuery, place: Place | None = Non
         "older": query.url(cursor=cursor_after(found[-1])) if more else None,
         "live": live,
     }
-
-
-async def _titles(request: Request, found: Sequence[Delivery]) -> Mapping[str, str]:
-    """Of the endpoints on the page; one that was deleted has none."""
-    desk = resources(request)
-    async with desk.store.connection():
-        return titles(await endpoint_rows.get_many(desk.store, list({d.endpoint_id for d in found}), desk.sealer))
 
 
 async def show(request: Request) -> Response:

@@ -9,8 +9,8 @@ from datetime import datetime
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import deliveries, endpoints, exports
-from webapp.domain.callbacks import Delivery, DeliveryState, Endpoint
+from webapp.actions import deliveries, exports
+from webapp.domain.callbacks import Delivery, DeliveryState
 from webapp.domain.exports import Export
 from webapp.pages import callback_wording as wording
 from webapp.pages.delivery_rows import DeliveryRow, delivery_row, owners_row
@@ -54,29 +54,22 @@ async def export_deliveries(request: Request, export: Export, poll: int = 0) -> 
     )
 
 
-def titles(known: Mapping[str, Endpoint]) -> dict[str, str]:
-    """What endpoints are called; one that was deleted has no title."""
-    return {
-        endpoint_id: endpoint.settings.description or wording.short_url(endpoint.settings.url)
-        for endpoint_id, endpoint in known.items()
-    }
+async def titles(desk: Resources, found: Sequence[Delivery]) -> Mapping[str, str]:
+    """What the endpoints of these deliveries are called; one that was deleted has no title."""
+    async with desk.store.connection():
+        names = await endpoint_rows.names_of(desk.store, list({delivery.endpoint_id for delivery in found}))
+    return {endpoint_id: description or wording.short_url(url) for endpoint_id, (description, url) in names.items()}
 
 
 async def _all_rows(desk: Resources, export: Export, now: datetime) -> list[DeliveryRow]:
     found = await _newest(desk, DeliveryFilter(export_id=export.id))
-    if not found:
-        return []
-    async with desk.store.connection():
-        known = await endpoint_rows.get_many(desk.store, list({d.endpoint_id for d in found}), desk.sealer)
-    return [delivery_row(delivery, now, titles(known)) for delivery in found]
+    named: Mapping[str, str] = await titles(desk, found) if found else {}
+    return [delivery_row(delivery, now, named) for delivery in found]
 
 
 async def _owners_rows(desk: Resources, export: Export, now: datetime) -> list[DeliveryRow]:
-    """Only of the endpoints of its own `callback_url`s."""
-    found: list[Delivery] = []
-    for endpoint in await endpoints.list_of_export(desk, export.id):
-        found += await _newest(desk, DeliveryFilter(endpoint_id=endpoint.id, export_id=export.id))
-    found.sort(key=lambda delivery: (delivery.created_at, delivery.id), reverse=True)
+    """Only to the endpoints of its own `callback_url`s."""
+    found = await _newest(desk, DeliveryFilter(export_id=export.id, of_its_own=True))
     return [owners_row(delivery, now) for delivery in found]
 
 

@@ -34,8 +34,8 @@ async def index(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    export = await exports.get(resources(request), viewer(request), export_id(request))
-    return page(request, "exports/show.html", **await detail_live(request, export))
+    viewer(request)
+    return page(request, "exports/show.html", **await detail_live(request, export_id(request)))
 
 
 async def cancel(request: Request) -> Response:

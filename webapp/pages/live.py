@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from webapp.domain.exports import Export, eta_seconds
 from webapp.live.stream import END, SIGNED_OUT, event_stream, follow, retry_hint
 from webapp.pages.context import ListQuery, detail_context, list_context, list_query
 from webapp.settings import LiveStrategy
-from webapp.store import events
+from webapp.store import acks, events
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.render import fragment, render
 
@@ -51,6 +51,10 @@ class Live:
     is_near: bool = False
     refresh: int | None = None
     refresh_url: str = ""
+    events: Sequence[str] = ()
+    """Ids of the newest events that it shows, which the page confirms."""
+    own: Sequence[str] | None = None
+    """Ids of the viewer's own active exports that it shows; None where it shows no exports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +89,23 @@ def live_element(
     active: bool,
     place: Place,
     is_near: bool = False,
+    events: Sequence[str] = (),
+    own: Sequence[str] | None = None,
 ) -> Live:
     """`path` is the page's own; its polls are at `path/live` and its stream at `path/stream`. `is_near`: the end is
     expected within `NEAR_SECONDS`."""
     settings = resources(request).settings
     stamp = f"{cursor}.{moved}"
     if not active:
-        return Live(partial, stamp)
+        return Live(partial, stamp, events=events, own=own)
     joined = f"&{query}" if query else ""
     common: dict[str, Any] = {
         "fallback": f"{path}/live?{query}",
         "heartbeat": settings.stream_heartbeat.total_seconds(),
         "tries": place.fallback,
         "is_near": is_near,
+        "events": events,
+        "own": own,
     }
     if may_stream(settings.live_strategy, place, is_near=is_near):
         stream = f"{path}/stream?after={cursor}{joined}"
@@ -131,9 +139,10 @@ def may_stream(strategy: LiveStrategy, place: Place, *, is_near: bool = False) -
     return place.poll >= POLLS or strategy is LiveStrategy.PUSH_THEN_POLL
 
 
-async def detail_live(request: Request, export: Export, place: Place | None = None) -> dict[str, Any]:
-    """The context of the detail page's live element."""
+async def detail_live(request: Request, export_id: str, place: Place | None = None) -> dict[str, Any]:
+    """The context of the detail page's live element. Raises NotFound."""
     cursor = await _cursor(request)
+    export = await exports.get(resources(request), viewer(request), export_id)
     context = await detail_context(request, export)
     live = live_element(
         request,
@@ -145,6 +154,8 @@ async def detail_live(request: Request, export: Export, place: Place | None = No
         active=export.is_active,
         place=place or Place(),
         is_near=is_near_its_end(context["eta"]),
+        events=await _shown_events(request, [export], cursor),
+        own=_own_active(request, [export]),
     )
     return {**context, "live": live}
 
@@ -164,6 +175,8 @@ async def list_live(request: Request, query: ListQuery, place: Place | None = No
         active=any(export.is_active for export in shown),
         place=place or Place(),
         is_near=any(is_near_its_end(eta_seconds(export, context["now"])) for export in shown),
+        events=await _shown_events(request, shown, cursor),
+        own=_own_active(request, shown),
     )
     return {**context, "live": live}
 
@@ -179,9 +192,19 @@ async def _cursor(request: Request) -> int:
         return await events.latest_seq(store)
 
 
+async def _shown_events(request: Request, shown: Sequence[Export], cursor: int) -> Sequence[str]:
+    store = resources(request).store
+    async with store.connection():
+        return await acks.shown(store, {export.id: export.version for export in shown}, cursor=cursor)
+
+
+def _own_active(request: Request, shown: Sequence[Export]) -> Sequence[str]:
+    return [export.id for export in shown if export.is_active and export.owner == viewer(request).id]
+
+
 async def detail_poll(request: Request) -> Response:
-    export = await exports.get(resources(request), viewer(request), export_id(request))
-    return fragment("exports/_live.html", **await detail_live(request, export, Place.of(request)))
+    viewer(request)
+    return fragment("exports/_live.html", **await detail_live(request, export_id(request), Place.of(request)))
 
 
 async def list_poll(request: Request) -> Response:
@@ -193,9 +216,8 @@ async def detail_stream(request: Request) -> Response:
     """Ends with `end` when the export is over, and with `gone` when it was deleted."""
     export = await exports.get(resources(request), viewer(request), export_id(request))
 
-    async def read() -> dict[str, Any]:
-        current = await exports.get(resources(request), viewer(request), export.id)
-        return await detail_live(request, current)
+    def read() -> Awaitable[dict[str, Any]]:
+        return detail_live(request, export.id)
 
     return event_stream(request, snapshots(request, read, owner=export.owner, ids=frozenset({export.id})))
 

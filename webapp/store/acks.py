@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
 
@@ -13,10 +13,24 @@ from webapp.store.events import from_row
 from webapp.store.tables import client_acks, events
 
 MOST_AGAIN = 200
+NO_TIME = timedelta()
+MILLISECOND = timedelta(milliseconds=1)
+RECENT_EVENTS = 1000
+MOST_SHOWN = 20
+"""A page confirms that many of the newest events of its exports, looking back over so many of all events."""
 
 
-async def add(store: Store, acked: Sequence[Event], *, user_id: str, client: str, channel: str, at: datetime) -> None:
-    """A second confirmation changes nothing."""
+async def add(
+    store: Store,
+    acked: Sequence[Event],
+    *,
+    user_id: str,
+    client: str,
+    channel: str,
+    at: datetime,
+    held: Mapping[str, timedelta],
+) -> None:
+    """A second confirmation changes nothing. `held` is taken off the latency."""
     if not acked:
         return
     rows = [
@@ -26,7 +40,7 @@ async def add(store: Store, acked: Sequence[Event], *, user_id: str, client: str
             "client": client,
             "channel": channel,
             "acked_at": at,
-            "latency_ms": max(0, round((at - event.timestamp).total_seconds() * 1000)),
+            "latency_ms": max(0, round((at - held.get(event.id, NO_TIME) - event.timestamp) / MILLISECOND)),
         }
         for event in acked
     ]
@@ -61,3 +75,24 @@ async def unconfirmed(
     if owner is not None:
         query = query.where(events.c.owner == owner)
     return [from_row(row) for row in await store.fetch_all(query)]
+
+
+async def shown(store: Store, versions: Mapping[str, int], *, cursor: int) -> Sequence[str]:
+    """Ids of the newest events that a page has to confirm when it shows these exports in these versions."""
+    if not versions:
+        return ()
+    query = (
+        select(events.c.id, events.c.export_id, events.c.version)
+        .where(events.c.export_id.in_(list(versions)), events.c.seq > cursor - RECENT_EVENTS)
+        .order_by(events.c.seq.desc())
+        .limit(MOST_SHOWN)
+    )
+    rows = await store.fetch_all(query)
+    return [row["id"] for row in rows if row["version"] <= versions[row["export_id"]]]
+
+
+async def newest(store: Store, export_id: str) -> Event | None:
+    """The newest event of an export that is still kept."""
+    query = select(events).where(events.c.export_id == export_id).order_by(events.c.seq.desc()).limit(1)
+    row = await store.fetch_one(query)
+    return from_row(row) if row else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, delete, exists, func, insert, or_, select, text, update
 
 from webapp.domain.callbacks import Endpoint, EndpointSettings, Secret
-from webapp.sealing import Sealer
+from webapp.sealing import Sealer, Unsealable
 from webapp.store.database import Store
 from webapp.store.tables import deliveries, endpoints, exports
 
@@ -131,6 +132,13 @@ async def get_many(store: Store, ids: Sequence[str], sealer: Sealer) -> dict[str
     return {row["id"]: from_row(row, sealer) for row in rows}
 
 
+async def names_of(store: Store, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Description and URL by id, without what was deleted. Nothing is opened, so it works under any key."""
+    query = select(endpoints.c.id, endpoints.c.description, endpoints.c.url)
+    rows = await store.fetch_all(query.where(endpoints.c.id.in_(ids), _is_there()))
+    return {row["id"]: (row["description"], row["url"]) for row in rows}
+
+
 async def list_registered(store: Store, sealer: Sealer) -> Sequence[Endpoint]:
     """Newest first, without those of single exports."""
     query = select(endpoints).where(endpoints.c.export_id.is_(None), _is_there())
@@ -214,9 +222,15 @@ async def remove_unused(store: Store, *, limit: int) -> int:
 
 
 async def changed_ones(store: Store, sealer: Sealer) -> Sequence[Endpoint]:
-    """Those that a person changed after they were made: only they can have more than one secret."""
-    rows = await store.fetch_all(select(endpoints).where(endpoints.c.version > 1, _is_there()))
-    return [from_row(row, sealer) for row in rows]
+    """Those that a person changed after they were made: only they can have more than one secret.
+
+    Without those that were sealed under a key that is not here.
+    """
+    found: list[Endpoint] = []
+    for row in await store.fetch_all(select(endpoints).where(endpoints.c.version > 1, _is_there())):
+        with contextlib.suppress(Unsealable):
+            found.append(from_row(row, sealer))
+    return found
 
 
 async def sealed_after(

@@ -204,14 +204,16 @@ async def list_tokens(store: Store, user_id: str | None = None) -> Sequence[ApiT
     return [ApiToken(**{name: row[name] for name in ApiToken.__slots__}) for row in rows]
 
 
-async def revoke_token(store: Store, token_id: str, *, now: datetime) -> bool:
+async def revoke_token(store: Store, token_id: str, *, now: datetime) -> str | None:
+    """Whose it was; None when there is no such token or it is revoked already."""
     query = (
         update(api_tokens)
         .where(api_tokens.c.id == token_id, api_tokens.c.revoked_at.is_(None))
         .values(revoked_at=now)
-        .returning(api_tokens.c.id)
+        .returning(api_tokens.c.user_id)
     )
-    return await store.fetch_one(query) is not None
+    row = await store.fetch_one(query)
+    return row["user_id"] if row else None
 
 
 async def audit(

@@ -14,6 +14,7 @@ from webapp.actions.exports import AlreadyActive, KeyReused
 from webapp.domain.access import NotFound, QuotaExceeded
 from webapp.domain.errors import AttemptFailed, FieldError, Invalid, export_error
 from webapp.domain.exports import IllegalTransition
+from webapp.sealing import Unsealable
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import AdminNeeded, SignInNeeded
 
@@ -25,6 +26,10 @@ class Refused(Exception):
         super().__init__(detail)
         self.status = status
         self.code = code
+
+
+class Restarting(Exception):
+    """The server stops, and could wait no longer for what was to be answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,10 @@ class Failure:
 UNAVAILABLE = Failure(
     503, "UNAVAILABLE", "The database is busy or restarting. Nothing was lost; try again shortly.", {"Retry-After": "2"}
 )
+KEY_MISSING = Failure(
+    503, "KEY_MISSING", "An endpoint's secrets were sealed under a key that is not here; `exportdesk doctor` says more."
+)
+RESTARTING = Failure(503, "UNAVAILABLE", "The desk is being restarted. Try again shortly.", {"Retry-After": "2"})
 INTERNAL = Failure(500, "INTERNAL", "Something went wrong on our side. It was logged; try again in a moment.")
 
 
@@ -82,6 +91,10 @@ def failure_of(error: Exception) -> Failure:
             return Failure(error.status_code, code, _http_detail(error.status_code), dict(error.headers or {}))
         case Contended():
             return UNAVAILABLE
+        case Unsealable():
+            return KEY_MISSING
+        case Restarting():
+            return RESTARTING
         case _:
             return UNAVAILABLE if isinstance(error, DATABASE_ERRORS) else INTERNAL
 

@@ -49,6 +49,12 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "not-redelivered": ("bad", "{deliveries} left as before: being sent just now, cancelled, or not there any more."),
     "no-delivery-selected": ("note", "Nothing was selected. Tick the deliveries that are meant."),
     "recovered": ("good", "{deliveries} put in line to be sent again, each as on its first try."),
+    "reminded": ("good", "Told again to open pages and connected programs."),
+    "reminded-callbacks": (
+        "good",
+        "Told again to open pages and connected programs, and {deliveries} put in line to be sent again.",
+    ),
+    "nothing-to-remind": ("note", "Its events are no longer kept, so there is nothing to tell again."),
     "nothing-to-recover": ("note", "Nothing was missed since then."),
     "many-secrets": (
         "bad",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 from collections.abc import Callable
 from urllib.parse import quote, urlsplit
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,13 +18,14 @@ from webapp.domain import limits
 from webapp.domain.access import Viewer
 from webapp.domain.ids import new_id
 from webapp.web.context import resources
-from webapp.web.failures import Refused
+from webapp.web.failures import Refused, Restarting
 
 SESSION_COOKIE = "exportdesk_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LOGGED_PATH = 500
 OPEN_PATHS = ("/static/", "/healthz", "/readyz")
 RECEIVER = re.compile(r"/inspect/[^/]+")
+PLAIN = re.compile(r"[\w/.-]*", re.ASCII)
 HIDDEN = re.compile(r"(/sign-in/once/|/inspect/)[^/]*")
 """Parts of addresses that let in whoever knows them: in a log they are left out."""
 
@@ -51,6 +52,11 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
+_DEFAULTS = tuple(
+    (name.lower().encode(), value.encode()) for name, value in {**SECURITY_HEADERS, "Cache-Control": "no-store"}.items()
+)
+"""As ASGI has them: names are in lower case there."""
+
 access_log = logging.getLogger("exportdesk.access")
 Refuse = Callable[[Request, Exception], Response]
 
@@ -68,10 +74,8 @@ class SecurityHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in _DEFAULTS if pair[0] not in given)]
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
@@ -93,7 +97,7 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:
@@ -109,7 +113,8 @@ def shown_path(path: str) -> str:
     of its own."""
     known = HIDDEN.match(path)
     start, rest = (known[1] + "…", path[known.end() :]) if known else ("", path)
-    return start + quote(rest[:LOGGED_PATH], safe="/:@!$&'()*+,;=~")
+    rest = rest[:LOGGED_PATH]
+    return start + (rest if PLAIN.fullmatch(rest) else quote(rest, safe="/:@!$&'()*+,;=~"))
 
 
 def is_receiving(scope: Scope) -> bool:
@@ -118,8 +123,8 @@ def is_receiving(scope: Scope) -> bool:
 
 
 class Failures:
-    """Answers what no handler expected. Starlette would do it outside all other middleware: without their headers
-    and after their log line."""
+    """Answers what no handler expected, and who waits longest when the server stops: it cancels those. Starlette would
+    do it outside all other middleware: without their headers and after their log line."""
 
     def __init__(self, app: ASGIApp, refuse: Refuse) -> None:
         self.app = app
@@ -142,6 +147,10 @@ class Failures:
             if is_answered:
                 raise
             await self.refuse(Request(scope), error)(scope, receive, send)
+        except asyncio.CancelledError:
+            if is_answered:
+                raise
+            await self.refuse(Request(scope), Restarting())(scope, receive, send)
 
 
 class BodyLimit:

@@ -1,0 +1,134 @@
+"""Confirmations by pages: what is taken, from whom, and what is no latency; and telling an event again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+from api.problem_documents import problem_of
+from factories import stored_export
+from owing import register
+from selectolax.lexbor import LexborHTMLParser
+from sqlalchemy import delete, select
+
+from webapp.actions import exports
+from webapp.domain.access import Viewer
+from webapp.domain.exports import Export, Status
+from webapp.resources import Resources
+from webapp.store.tables import audit_log, client_acks, events
+
+ExportMaker = Callable[..., Awaitable[Export]]
+URL = "/api/v1/acknowledgements"
+UNKNOWN = "evt_" + "0" * 26
+
+
+async def confirmed(resources: Resources) -> list[Any]:
+    async with resources.store.connection():
+        return await resources.store.fetch_all(select(client_acks))
+
+
+async def events_of(client: httpx.AsyncClient, path: str) -> list[str]:
+    content = LexborHTMLParser((await client.get(path)).text).css_first("#live-content")
+    assert content is not None
+    return (content.attributes.get("data-events") or "").split()
+
+
+@pytest.fixture
+async def cancelled(resources: Resources, user: Viewer, make_export: ExportMaker) -> Export:
+    export = await make_export(Status.QUEUED)
+    return await exports.cancel(resources, user, export.id)
+
+
+async def test_a_page_names_the_newest_events_it_shows(client: httpx.AsyncClient, cancelled: Export) -> None:
+    logged = (await client.get(f"/api/v1/exports/{cancelled.id}/events")).json()["items"]
+    for path in ("/exports", f"/exports/{cancelled.id}", f"/exports/{cancelled.id}/live?poll=1"):
+        assert await events_of(client, path) == [event["id"] for event in reversed(logged)], path
+
+
+async def test_what_a_page_confirms_is_kept_once(
+    client: httpx.AsyncClient, cancelled: Export, resources: Resources, user: Viewer
+) -> None:
+    newest = (await events_of(client, f"/exports/{cancelled.id}"))[0]
+    for channel in ("sse", "polling"):
+        response = await client.post(URL, json={"events": [newest, UNKNOWN], "channel": channel})
+        assert (response.status_code, response.content) == (204, b"")
+    [row] = await confirmed(resources)
+    assert (row["event_id"], row["user_id"], row["client"], row["channel"]) == (newest, user.id, "page", "sse")
+    assert 0 <= row["latency_ms"] < 5000
+
+
+async def test_waiting_in_a_batch_is_no_latency(
+    client: httpx.AsyncClient, cancelled: Export, resources: Resources
+) -> None:
+    newest = (await events_of(client, f"/exports/{cancelled.id}"))[0]
+    await client.post(URL, json={"events": [newest], "channel": "sse", "held_ms": [60_000]})
+    [row] = await confirmed(resources)
+    assert row["latency_ms"] == 0
+
+
+async def test_nobody_confirms_for_somebody_else(
+    client: httpx.AsyncClient, other_client: httpx.AsyncClient, cancelled: Export, resources: Resources
+) -> None:
+    newest = (await events_of(client, f"/exports/{cancelled.id}"))[0]
+    assert (await other_client.post(URL, json={"events": [newest], "channel": "sse"})).status_code == 204
+    assert await confirmed(resources) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"events": [], "channel": "sse"},
+        {"events": [UNKNOWN], "channel": "websocket"},
+        {"events": [UNKNOWN] * 101, "channel": "sse"},
+        {"events": ["evt_\0"], "channel": "sse"},
+        {"events": ["exp_" + "0" * 26], "channel": "sse"},
+        {"events": [1], "channel": "sse"},
+        {"events": [UNKNOWN], "channel": "sse", "held_ms": [1, 2]},
+        {"events": [UNKNOWN], "channel": "sse", "held_ms": [-1]},
+        {"events": [UNKNOWN], "channel": "sse", "client": "importer"},
+    ],
+)
+async def test_what_cannot_be_read_is_refused(client: httpx.AsyncClient, body: dict[str, Any]) -> None:
+    problem_of(await client.post(URL, json=body), 422, "INVALID")
+
+
+# Telling again
+
+
+def told(response: httpx.Response) -> str:
+    return " ".join(node.text().strip() for node in LexborHTMLParser(response.text).css(".flash"))
+
+
+async def remind(client: httpx.AsyncClient, export: Export) -> str:
+    response = await client.post(f"/exports/{export.id}/reminder")
+    assert (response.status_code, response.headers["location"]) == (303, f"/exports/{export.id}")
+    return told(await client.get(f"/exports/{export.id}"))
+
+
+async def test_an_admin_tells_again_to_every_endpoint_that_is_owed_the_event(
+    client: httpx.AsyncClient, admin_client: httpx.AsyncClient, resources: Resources, user: Viewer
+) -> None:
+    for name in ("one", "two"):
+        await register(resources, f"https://93.184.216.34/{name}")
+    export = await stored_export(resources, user, Status.QUEUED)
+    await exports.cancel(resources, user, export.id)
+    assert "2 deliveries put in line" in await remind(admin_client, export)
+    async with resources.store.connection():
+        audited = await resources.store.fetch_all(select(audit_log.c.action).where(audit_log.c.subject == export.id))
+        assert sorted(row["action"] for row in audited) == ["deliveries.redelivered", "export.reminded"]
+    assert await remind(client, export) == "Told again to open pages and connected programs.", (
+        "not the owner's endpoints"
+    )
+
+
+async def test_without_events_there_is_nothing_to_tell(
+    client: httpx.AsyncClient, cancelled: Export, resources: Resources
+) -> None:
+    async with resources.store.transaction():
+        await resources.store.execute(delete(events))
+    assert "nothing to tell again" in await remind(client, cancelled)
+    page = LexborHTMLParser((await client.get(f"/exports/{cancelled.id}")).text)
+    assert page.css_first(f'form[action="/exports/{cancelled.id}/reminder"]') is None

@@ -1,0 +1,49 @@
+"""What open pages, and programs that poll or stream, have taken in: confirmed in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from webapp.actions import acks
+from webapp.api.requests import read_body
+from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.ids import is_id
+from webapp.web.context import resources, viewer
+
+CLIENT = "page"
+MOST = 100
+HeldMilliseconds = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
+
+
+class AcknowledgementBody(msgspec.Struct, forbid_unknown_fields=True):
+    """`held_ms` says of each event how long it has waited to be sent with others, so that waiting is no latency."""
+
+    events: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST)]
+    channel: Literal["sse", "polling"]
+    held_ms: Annotated[list[HeldMilliseconds], msgspec.Meta(max_length=MOST)] = []
+
+
+async def create(request: Request) -> Response:
+    """204. Events that are not there, or not this person's, are left alone and not told apart."""
+    who = viewer(request)
+    try:
+        body = await read_body(request, AcknowledgementBody)
+    except ClientDisconnect:  # a browser that is closed while its last beacon is under way
+        return Response(status_code=204)
+    await acks.acknowledge(resources(request), who, body.events, client=CLIENT, channel=body.channel, held=_held(body))
+    return Response(status_code=204)
+
+
+def _held(body: AcknowledgementBody) -> Mapping[str, timedelta]:
+    if not all(is_id(each, "evt") for each in body.events):
+        raise Invalid([FieldError("events", "Must be ids of events.")])
+    if body.held_ms and len(body.held_ms) != len(body.events):
+        raise Invalid([FieldError("held_ms", "Must have one number for each event.")])
+    waits = body.held_ms or [0] * len(body.events)
+    return {event: timedelta(milliseconds=ms) for event, ms in zip(body.events, waits, strict=True)}
