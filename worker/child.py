@@ -33,9 +33,6 @@ from worker.messages import CANCEL, Assignment, Failed, Finished, Message, Progr
 from worker.sink import Sink
 
 PR_SET_PDEATHSIG = 1
-M_MMAP_THRESHOLD = -3
-LARGE = 128 * 1024
-"""Bytes from which on what is freed goes back to the system: row groups would leave holes otherwise."""
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """Rows are tuples, which the collector counts and never has to collect."""
 MIB = 1024 * 1024
@@ -169,12 +166,6 @@ def limit_memory(mib: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def prepare_memory() -> None:
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(M_MMAP_THRESHOLD, LARGE)
-
-
 def die_with_parent() -> None:
     """The end of standard input tells it too, but a thread hears that only when the GIL is free."""
     if sys.platform == "linux":
@@ -199,7 +190,7 @@ def private_pipe() -> int:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
-    prepare_memory()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     pipe = private_pipe()
     line = sys.stdin.buffer.readline()
     if not line:

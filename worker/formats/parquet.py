@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC
@@ -27,6 +29,11 @@ GROUP_BYTES = 48 * 1024 * 1024
 ENCODING = {"version": "2.6", "compression": "zstd", "dictionary_pagesize_limit": 64 * 1024}
 """Columns of few values have a dictionary; those of many give it up early, which saves 30 MiB."""
 
+M_MMAP_THRESHOLD = -3
+LARGE = 128 * 1024
+"""Bytes from which on what is freed goes back to the system: the buffers of row groups would leave holes otherwise.
+Other formats take and free such blocks all the time, and would pay for it."""
+
 Cells = list[tuple[frozenset[type], Any]]
 """One column's batches: the types of the cells and an array of them."""
 
@@ -43,6 +50,7 @@ class ParquetWriter:
         self._originals: Originals | None = None
 
     def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
+        _give_back_large_blocks()
         pa.set_cpu_count(1)
         pa.set_memory_pool(pa.system_memory_pool())  # the smallest of the three, and under a limit of address space
         self._sink = cast(TakingBack, sink)
@@ -155,6 +163,11 @@ class ParquetWriter:
             part.close()
         if self._originals:
             self._originals.close()
+
+
+def _give_back_large_blocks() -> None:
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def _joined(column: ParquetColumn, arrays: list[Any]) -> Any:
