@@ -55,8 +55,14 @@ async def late_events(store: Store, seq: int, *, owner: str | None, export: str 
     if store.is_sqlite or not seq:
         return ()
     certain = await store.now() - LATE
-    before = await events.page(store, owner=owner, export_id=export, after=max(0, seq - OVERLAP), limit=OVERLAP)
+    before = await _up_to(store, seq, owner=owner, export=export)
     return [event for event in before if event.seq < seq and event.timestamp >= certain]
+
+
+async def _up_to(store: Store, seq: int, *, owner: str | None, export: str | None) -> Sequence[Event]:
+    """The events among the last `OVERLAP` numbers up to this one."""
+    found = await events.page(store, owner=owner, export_id=export, after=max(0, seq - OVERLAP), limit=OVERLAP)
+    return [event for event in found if event.seq <= seq]
 
 
 class Replay:
@@ -71,7 +77,7 @@ class Replay:
     async def begin_at(self, position: int, *, is_resumed: bool) -> None:
         """SQLite draws and commits the numbers in one order, so that nothing comes late there."""
         self.seq = position
-        before = [event for event in await self._page(max(0, position - OVERLAP), OVERLAP) if event.seq <= position]
+        before = await _up_to(self._store, position, owner=self._owner, export=self._export)
         certain = before[-1].timestamp - LATE if before and is_resumed and not self._store.is_sqlite else None
         self._told += [
             event.id for event in before if certain is None or event.seq == position or event.timestamp < certain

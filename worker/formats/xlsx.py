@@ -11,6 +11,7 @@ from webapp.datasets.columns import Column, Row
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.exports import FormatWarning
 from webapp.domain.formats import Options
+from webapp.domain.limits import SHEET_ROWS
 from worker.formats import xlsx_parts as parts
 from worker.formats.cells import plain_text
 from worker.formats.lane import Lane
@@ -18,9 +19,6 @@ from worker.formats.writer import ByteSink, Metadata, Tally
 from worker.formats.xlsx_cells import ColumnCells, inline_text
 from worker.formats.xlsx_text import CELL_UNITS, utf16_cut, xml_text
 from worker.formats.zipstream import ENTRY_LIMIT, ZipStream
-
-SHEET_ROWS = 1_048_575
-"""Data rows a sheet holds below its header."""
 
 SHEET_COLUMNS = 16_384
 ROWS_AT_ONCE = 500
