@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
+
+import uvloop
 
 from webapp import logs
 from webapp.commands.failures import Failure, run_explained
@@ -18,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         raise Failure(f"There is no worker named {unknown[0]}; there are: {', '.join(WORKERS)} and all.")
     settings = read_settings()
     logs.configure(settings.log_format)
-    asyncio.run(run_workers(settings, names))
+    uvloop.run(run_workers(settings, names))
     return 0
 
 

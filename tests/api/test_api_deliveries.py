@@ -83,7 +83,7 @@ async def test_the_log_is_filtered(admin_client: httpx.AsyncClient, resources: R
         ("limit=0", "limit"),
         ("limit=201", "limit"),
         ("cursor=x", "cursor"),
-        (f"cursor=1-{new_id('exp')}", "cursor"),
+        pytest.param(f"cursor=1-{new_id('exp')}", "cursor", id="cursor of an export"),
         ("endpoint=%00", "endpoint"),
         ("export=%00", "export"),
     ],

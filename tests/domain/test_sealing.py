@@ -37,7 +37,17 @@ def test_what_was_sealed_again_does_without_the_old_key() -> None:
     assert NEW.open(resealed) == "text"
 
 
-@pytest.mark.parametrize("sealed", [NEW.seal("text"), OLD.seal("text")[:-2] + "A=", "", "nonsense", "ä", "\0"])
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        pytest.param(NEW.seal("text"), id="of another key"),
+        pytest.param(OLD.seal("text")[:-2] + "A=", id="changed"),
+        "",
+        "nonsense",
+        "ä",
+        "\0",
+    ],
+)
 def test_what_another_key_sealed_or_somebody_changed_is_not_opened(sealed: str) -> None:
     with pytest.raises(Unsealable):
         OLD.open(sealed)

@@ -11,7 +11,9 @@ from pathlib import Path
 from webapp.commands.failures import EXIT_PROBLEM, Failure
 from webapp.commands.terminal import coloured, say, table
 
-TOOLS = ("ruff", "pyright", "importlinter", "pytest")
+TOOLS = ("ruff", "pyright", "importlinter", "pytest", "xdist")
+PROCESSES = 4
+"""That tests run in: many of them mostly wait, so more than there are cores."""
 
 
 def steps() -> list[tuple[str, list[str]]]:
@@ -21,7 +23,7 @@ def steps() -> list[tuple[str, list[str]]]:
         ("ruff format --check", [python, "-m", "ruff", "format", "--check"]),
         ("pyright", [python, "-m", "pyright", "--pythonpath", python]),
         ("lint-imports", [python, "-c", "from importlinter.cli import lint_imports_command as run; run()"]),
-        ("pytest", [python, "-m", "pytest"]),
+        ("pytest", [python, "-m", "pytest", "-n", str(PROCESSES), "--dist", "loadfile"]),
     ]
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from webapp.domain.callbacks import ErrorClass
 from webapp.store.database import Store
@@ -20,6 +20,8 @@ from webapp.store.tables import endpoints
 from webapp.store.types import from_milliseconds, to_milliseconds
 
 SECOND = 1000
+DUE = 4
+"""Where `rooms` tells since when something is owed."""
 IS_THERE = "e.deleted_at IS NULL AND e.disabled_at IS NULL AND e.paused_at IS NULL"
 IS_FREE = "(d.lease_until IS NULL OR d.lease_until <= :now)"
 IS_OWED = f"d.state = 'pending' AND d.next_attempt_at IS NOT NULL AND {IS_FREE}"
@@ -55,34 +57,34 @@ async def lock_owed(store: Store, at: datetime) -> Sequence[str] | None:
     """
     if store.is_sqlite:
         return None
-    query = text(
+    query = (
         f"SELECT e.id FROM endpoints e WHERE {IS_THERE} AND EXISTS (SELECT 1 FROM deliveries d WHERE d.endpoint_id = "
         f"e.id AND {IS_OWED} AND d.next_attempt_at <= :now) ORDER BY e.id FOR NO KEY UPDATE OF e SKIP LOCKED"
     )
-    return [row["id"] for row in await store.fetch_all(query.bindparams(now=to_milliseconds(at)))]
+    return [id for (id,) in await store.plain(query, now=to_milliseconds(at))]
 
 
 async def rooms(store: Store, at: datetime, *, among: Sequence[str] | None = None) -> Sequence[Room]:
     """One for each active endpoint that is owed something, now or later. Three index look-ups an endpoint."""
     now = to_milliseconds(at)
-    query = text(f"""
+    query = f"""
         SELECT e.id, e.version, e.max_in_flight, e.rate,
           (SELECT d.next_attempt_at FROM deliveries d WHERE d.endpoint_id = e.id AND {IS_OWED}
             ORDER BY d.next_attempt_at LIMIT 1) AS due,
           (SELECT count(*) FROM deliveries d WHERE d.endpoint_id = e.id AND d.lease_until > :now) AS live,
           (SELECT count(*) FROM delivery_attempts a WHERE a.endpoint_id = e.id AND a.started_at > :second_ago) AS begun
-        FROM endpoints e WHERE {IS_THERE}""")
-    found = await store.fetch_all(query.bindparams(now=now, second_ago=now - SECOND))
-    return [_room(row) for row in found if row["due"] is not None and (among is None or row["id"] in among)]
+        FROM endpoints e WHERE {IS_THERE}"""
+    found = await store.plain(query, now=now, second_ago=now - SECOND)
+    return [_room(*row) for row in found if row[DUE] is not None and (among is None or row[0] in among)]
 
 
-def _room(row: Mapping[str, Any]) -> Room:
-    places, starts = row["max_in_flight"] - row["live"], row["rate"] - row["begun"]
+def _room(endpoint_id: str, version: int, most: int, rate: int, due: int, live: int, begun: int) -> Room:
+    places, starts = most - live, rate - begun
     return Room(
-        endpoint_id=row["id"],
-        version=row["version"],
-        due_at=from_milliseconds(row["due"]),
-        live=row["live"],
+        endpoint_id=endpoint_id,
+        version=version,
+        due_at=from_milliseconds(due),
+        live=live,
         room=max(min(places, starts), 0),
         is_at_rate=starts < places,
     )
@@ -99,42 +101,36 @@ async def owed(store: Store, shares: Mapping[str, int], at: datetime) -> Mapping
     )
     parts = [one.format(number, int(share)) for number, share in enumerate(shares.values())]
     names = {f"e{number}": endpoint_id for number, endpoint_id in enumerate(shares)}
-    query = text(" UNION ALL ".join(parts)).bindparams(now=to_milliseconds(at), **names)
-    return {row["id"]: bool(row["is_lost"]) for row in await store.fetch_all(query)}
+    found = await store.plain(" UNION ALL ".join(parts), now=to_milliseconds(at), **names)
+    return {id: bool(is_lost) for id, is_lost in found}
 
 
 async def take(
     store: Store, ids: Sequence[str], token: str, *, at: datetime, until: datetime
 ) -> Sequence[Mapping[str, Any]]:
     """Leases those that are still free and counts their next attempt. The plain rows of the ones that were got."""
-    query = text(
+    query = (
         "UPDATE deliveries SET lease_token = :token, lease_until = :until, attempts = deliveries.attempts + 1, "
         f"last_attempt_at = :now FROM {_rows(store, id='text')} WHERE deliveries.id = r.id AND {STILL_PENDING} "
         f"AND {IS_FREE.replace('d.', 'deliveries.')} RETURNING {', '.join(f'deliveries.{name}' for name in TAKEN)}"
-    ).bindparams(
-        rows=_json([{"id": id} for id in ids]),
-        token=token,
-        now=to_milliseconds(at),
-        until=to_milliseconds(until),
     )
-    return [{name: row[name] for name in TAKEN} for row in await store.fetch_all(query)]
+    found = await store.plain(query, rows=_ids(ids), token=token, now=to_milliseconds(at), until=to_milliseconds(until))
+    return [dict(zip(TAKEN, row, strict=True)) for row in found]
 
 
 async def interrupt(store: Store, ids: Sequence[str], *, at: datetime) -> None:
     """Ends the attempts of these deliveries that have no end: their worker is gone."""
-    query = text(
+    query = (
         f"UPDATE delivery_attempts AS a SET finished_at = :now, error = :error FROM {_rows(store, id='text')} "
         "WHERE a.delivery_id = r.id AND a.finished_at IS NULL"
-    ).bindparams(rows=_json([{"id": id} for id in ids]), now=to_milliseconds(at), error=ErrorClass.INTERRUPTED.value)
-    await store.execute(query)
+    )
+    await store.plain(query, rows=_ids(ids), now=to_milliseconds(at), error=ErrorClass.INTERRUPTED.value)
 
 
 async def events_of(store: Store, ids: Sequence[str]) -> Mapping[str, tuple[int, str]]:
     """When it was, in milliseconds, and its data as JSON text, by the event's id."""
-    query = text(
-        f"SELECT e.id, e.timestamp, e.data FROM events e WHERE e.id IN (SELECT r.id FROM {_rows(store, id='text')})"
-    ).bindparams(rows=_json([{"id": id} for id in ids]))
-    return {row["id"]: (row["timestamp"], row["data"]) for row in await store.fetch_all(query)}
+    query = f"SELECT e.id, e.timestamp, e.data FROM events e WHERE e.id IN (SELECT r.id FROM {_rows(store, id='text')})"
+    return {id: (timestamp, data) for id, timestamp, data in await store.plain(query, rows=_ids(ids))}
 
 
 async def endpoint_rows(store: Store, ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
@@ -143,11 +139,11 @@ async def endpoint_rows(store: Store, ids: Sequence[str]) -> Sequence[Mapping[st
 
 async def postpone(store: Store, endpoint_id: str, *, at: datetime, until: datetime) -> None:
     """What is owed to this endpoint now is owed later."""
-    query = text(
+    query = (
         "UPDATE deliveries AS d SET next_attempt_at = :until WHERE d.endpoint_id = :endpoint_id AND "
         f"{IS_OWED} AND d.next_attempt_at <= :now"
-    ).bindparams(endpoint_id=endpoint_id, now=to_milliseconds(at), until=to_milliseconds(until))
-    await store.execute(query)
+    )
+    await store.plain(query, endpoint_id=endpoint_id, now=to_milliseconds(at), until=to_milliseconds(until))
 
 
 BEGUN = {
@@ -166,8 +162,8 @@ async def begin(store: Store, attempts: Sequence[Mapping[str, Any]]) -> None:
     """Adds attempts that are about to start; `request_headers` as JSON text."""
     names = ", ".join(BEGUN)
     chosen = ", ".join(f"r.{name}" for name in BEGUN)
-    query = text(f"INSERT INTO delivery_attempts ({names}) SELECT {chosen} FROM {_rows(store, **BEGUN)}")
-    await store.execute(query.bindparams(rows=_json(attempts)))
+    query = f"INSERT INTO delivery_attempts ({names}) SELECT {chosen} FROM {_rows(store, **BEGUN)}"
+    await store.plain(query, rows=_json(attempts))
 
 
 ENDED = {
@@ -185,11 +181,11 @@ ENDED = {
 async def end(store: Store, attempts: Sequence[Mapping[str, Any]]) -> None:
     """Writes what came of attempts that have no end yet; one that was given up keeps what it was given."""
     chosen = ", ".join(f"{name} = r.{name}" for name in ENDED if name != "id")
-    query = text(
+    query = (
         f"UPDATE delivery_attempts AS a SET {chosen} FROM {_rows(store, **ENDED)} "
         "WHERE a.id = r.id AND a.finished_at IS NULL"
     )
-    await store.execute(query.bindparams(rows=_json(attempts)))
+    await store.plain(query, rows=_json(attempts))
 
 
 SETTLED = {
@@ -208,20 +204,20 @@ SETTLED = {
 async def settle(store: Store, changes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """Writes deliveries whose lease, by token and attempt, is still ours, and gives it back. Their ids."""
     written = ", ".join(f"{name} = r.{name}" for name in SETTLED if name not in ("id", "token", "attempts"))
-    query = text(
+    query = (
         f"UPDATE deliveries SET {written}, lease_token = NULL, lease_until = NULL FROM {_rows(store, **SETTLED)} "
         "WHERE deliveries.id = r.id AND deliveries.lease_token = r.token AND deliveries.attempts = r.attempts "
         f"AND {STILL_PENDING} RETURNING deliveries.id"
     )
-    return frozenset(row["id"] for row in await store.fetch_all(query.bindparams(rows=_json(changes))))
+    return frozenset(id for (id,) in await store.plain(query, rows=_json(changes)))
 
 
 async def renew(store: Store, ids: Sequence[str], token: str, *, until: datetime) -> None:
-    query = text(
+    query = (
         f"UPDATE deliveries AS d SET lease_until = :until FROM {_rows(store, id='text')} "
         "WHERE d.id = r.id AND d.lease_token = :token"
-    ).bindparams(rows=_json([{"id": id} for id in ids]), token=token, until=to_milliseconds(until))
-    await store.execute(query)
+    )
+    await store.plain(query, rows=_ids(ids), token=token, until=to_milliseconds(until))
 
 
 async def undo(store: Store, taken: Sequence[Mapping[str, Any]], token: str) -> None:
@@ -232,9 +228,9 @@ async def undo(store: Store, taken: Sequence[Mapping[str, Any]], token: str) -> 
         "UPDATE deliveries AS d SET lease_token = NULL, lease_until = NULL, attempts = d.attempts - 1 "
         f"FROM {rows} WHERE d.id = r.id AND d.lease_token = :token"
     )
-    await store.execute(text(query).bindparams(rows=given, token=token))
+    await store.plain(query, rows=given, token=token)
     query = f"DELETE FROM delivery_attempts WHERE finished_at IS NULL AND id IN (SELECT r.attempt FROM {rows})"
-    await store.execute(text(query).bindparams(rows=given))
+    await store.plain(query, rows=given)
 
 
 async def locked_health(store: Store, ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
@@ -248,8 +244,8 @@ async def write_health(store: Store, changes: Sequence[Mapping[str, Any]]) -> No
     """`id` and the columns of HEALTH, times as datetimes."""
     kinds = dict.fromkeys(HEALTH, "bigint") | {"failures_in_row": "integer", "disabled_reason": "text"}
     written = ", ".join(f"{name} = r.{name}" for name in HEALTH)
-    query = text(f"UPDATE endpoints AS e SET {written} FROM {_rows(store, id='text', **kinds)} WHERE e.id = r.id")
-    await store.execute(query.bindparams(rows=_json([_in_milliseconds(change) for change in changes])))
+    query = f"UPDATE endpoints AS e SET {written} FROM {_rows(store, id='text', **kinds)} WHERE e.id = r.id"
+    await store.plain(query, rows=_json([_in_milliseconds(change) for change in changes]))
 
 
 def _in_milliseconds(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,6 +259,10 @@ def _rows(store: Store, **kinds: str) -> str:
         return f"(SELECT {columns} FROM json_each(:rows)) AS r"
     columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
     return f"json_to_recordset(CAST(:rows AS json)) AS r({columns})"
+
+
+def _ids(ids: Sequence[str]) -> str:
+    return _json([{"id": id} for id in ids])
 
 
 def _json(rows: Sequence[Mapping[str, Any]]) -> str:

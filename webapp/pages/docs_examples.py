@@ -1,0 +1,113 @@
+"""The examples of the docs page. They follow on from each other: an export is ordered, followed, and downloaded. Pure.
+
+A test takes them out of the page and runs them, the shell's in bash and the client in Node.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+_START = """\
+export DESK={desk}
+read -rs TOKEN && export TOKEN    # paste the token and press Enter: so it is not in your shell's history
+AUTH="Authorization: Bearer $TOKEN"
+"""
+
+_ORDER = """\
+EXPORT=$(curl -sS -o order.json -D - -H "$AUTH" -H 'Content-Type: application/json' \\
+  -d '{{"dataset": "{dataset}", "format": "csv"}}' "$DESK/exports" |
+  tr -d '\\r' | awk 'tolower($1) == "location:" {{ print $2 }}')
+cat order.json
+"""
+
+POLL = """\
+while :; do
+  curl -sS -H "$AUTH" --etag-compare tag.txt --etag-save tag.txt -D head.txt -o export.json "$EXPORT"
+  WAIT=$(tr -d '\\r' < head.txt | awk 'tolower($1) == "retry-after:" { print $2 }')
+  [ -n "$WAIT" ] || break
+  sleep "$WAIT"
+done
+cat export.json
+"""
+
+WAIT = """\
+curl -sS -H "$AUTH" "$EXPORT?wait=20"
+"""
+
+STREAM = """\
+curl -sSN -H "$AUTH" -H 'Accept: text/event-stream' "$EXPORT/events" | tee events.txt
+"""
+
+RESUME = """\
+LAST=$(sed -n 's/^id: //p' events.txt | head -n 1)    # the newest event you know; here, the very first
+curl -sSN -H "$AUTH" -H 'Accept: text/event-stream' -H "Last-Event-ID: $LAST" "$EXPORT/events"
+curl -sSN -H "$AUTH" -H 'Accept: text/event-stream' --max-time 3 "$DESK/events?after=$LAST"
+"""
+
+PAGE = """\
+curl -sS -H "$AUTH" "$DESK/events?after=$LAST&limit=100"
+"""
+
+ACKNOWLEDGE = """\
+curl -sS -H "$AUTH" -H 'Content-Type: application/json' -w '%{http_code}\\n' \\
+  -d "{\\"events\\": [\\"$LAST\\"], \\"channel\\": \\"sse\\"}" "$DESK/acknowledgements"
+"""
+
+DOWNLOAD = """\
+curl -sS -H "$AUTH" -D file.txt -r 0-99 -o export.part "$EXPORT/file"    # as if it had broken after 100 bytes
+TAG=$(tr -d '\\r' < file.txt | awk 'tolower($1) == "etag:" { print $2 }')
+curl -sS -H "$AUTH" -H "If-Range: $TAG" -C - -o export.part "$EXPORT/file"    # the rest of the same file
+SUM=$(openssl dgst -sha256 -r export.part | cut -d ' ' -f 1)
+[ "\\"$SUM\\"" = "$TAG" ] && mv export.part export.csv && wc -c export.csv
+"""
+
+PROBLEM = """\
+curl -sS -H "$AUTH" -X POST "$EXPORT/cancellation"    # it has ended: nothing can be cancelled any more
+"""
+
+CLIENT = """\
+// node follow.mjs: Node 22 or newer. On a page of the desk leave out `headers`, the cookie does it.
+const headers = { Authorization: `Bearer ${process.env.TOKEN}` };
+const known = new Set();
+let last = null; // keep it in a file, and a restart of this program misses nothing either
+let wait = 1000;
+
+function connect() {
+  const socket = new WebSocket(process.env.DESK.replace(/^http/, "ws") + "/ws", { headers });
+  socket.onopen = () => socket.send(JSON.stringify({ subscribe: { after: last?.id, client: "follow" } }));
+  socket.onmessage = ({ data }) => {
+    const event = JSON.parse(data);
+    wait = 1000;
+    if (!event.id) return console.log(event.type); // "subscribed"; or "reset": read the exports again, then go on
+    if (!known.has(event.id)) console.log(event.id, event.type, event.export_id, event.version);
+    known.add(event.id);
+    if (event.seq > (last?.seq ?? 0)) last = event;
+    socket.send(JSON.stringify({ ack: event.id }));
+  };
+  socket.onclose = ({ code, reason }) => {
+    if ([4400, 4401, 4403].includes(code)) throw new Error(`${code} ${reason}`);
+    setTimeout(connect, wait * (0.5 + Math.random()));
+    wait = Math.min(wait * 2, 60_000);
+  };
+}
+
+connect();
+"""
+
+
+def examples(desk: str, dataset: str) -> Mapping[str, str]:
+    """By name. `desk` is the address of the API; `dataset` can be ordered without parameters."""
+    return {
+        "start": _START.format(desk=shlex.quote(desk)),
+        "order": _ORDER.format(dataset=dataset),
+        "poll": POLL,
+        "wait": WAIT,
+        "stream": STREAM,
+        "resume": RESUME,
+        "page": PAGE,
+        "acknowledge": ACKNOWLEDGE,
+        "download": DOWNLOAD,
+        "problem": PROBLEM,
+        "client": CLIENT,
+    }
