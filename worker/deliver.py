@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 import aiohttp
 
@@ -72,7 +73,7 @@ async def _exchange(outgoing: Outgoing, reading: _Reading, time_limit: float, gu
             data=outgoing.body,
             headers=outgoing.headers,
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=time_limit, sock_connect=CONNECT_SECONDS),
+            timeout=_limits(time_limit),
         ) as response:
             reading.status = response.status
             reading.headers = _kept(response.headers)
@@ -82,6 +83,11 @@ async def _exchange(outgoing: Outgoing, reading: _Reading, time_limit: float, gu
         if asked.was_refused:
             raise Forbidden from failure
         raise
+
+
+@lru_cache(100)
+def _limits(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
 
 
 async def _read(response: aiohttp.ClientResponse, reading: _Reading) -> None:

@@ -29,6 +29,7 @@ OTHERS_CLAIM = 0.02
 GROUP_SECONDS = 0.004
 """How long the first request that has ended waits for others, to be recorded in one transaction."""
 
+TELL_EVERY = 0.05
 TRY_AGAIN = 0.5
 STOP_SECONDS = 5.0
 
@@ -92,7 +93,7 @@ class Dispatcher:
 
     async def _claim(self, limit: int) -> list[Work]:
         """When we are cancelled meanwhile, `_stop` finds out what was claimed."""
-        self._claiming = asyncio.create_task(sending.claim(self.resources, self.token, limit=limit))
+        self._claiming = asyncio.create_task(sending.claim(self.resources, self.token, limit=limit, known=self._known))
         try:
             work = await asyncio.shield(self._claiming)
         except Exception:
@@ -160,6 +161,7 @@ class Dispatcher:
         while self._untold:
             told, self._untold = self._untold, set()
             await sending.tell(self.resources, told)
+            await asyncio.sleep(TELL_EVERY)
 
     async def _keep_leased(self) -> None:
         while True:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from joserfc import jwe
@@ -53,8 +53,7 @@ PLAIN_HEADERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One request as it is sent, but for `Host` and `Content-Length`. The URL is as it was registered."""
 
     url: str
@@ -87,7 +86,7 @@ def _body(settings: EndpointSettings, message: Message) -> bytes:
     return msgspec.json.encode({"type": message.type, "timestamp": rfc3339(message.timestamp), "data": data})
 
 
-def encrypted(encryption_key: str, data: Mapping[str, Any]) -> str:
+def encrypted(encryption_key: str, data: Any) -> str:
     """A compact JWE of the data as JSON, directly under the endpoint's key."""
     key = OctKey.import_key(base64.urlsafe_b64decode(encryption_key + "=" * (-len(encryption_key) % 4)))
     return jwe.encrypt_compact(ENCRYPTION, msgspec.json.encode(data), key)

@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,6 +38,7 @@ from webapp.domain.ids import new_id
 from webapp.resources import Resources
 from webapp.sealing import Unsealable
 from webapp.store import endpoints, leases, people
+from webapp.store.database import PlainSQL
 from webapp.store.leases import Room
 from webapp.store.types import from_milliseconds, to_milliseconds
 
@@ -54,8 +56,7 @@ BROKEN_FOR = timedelta(minutes=1)
 _dice = random.SystemRandom()
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A delivery that is leased to us under `token`, and the request that is on record for it."""
 
     delivery: Delivery
@@ -66,8 +67,7 @@ class Work:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     work: Work
     answer: Answer
 
@@ -88,8 +88,18 @@ def _wait(room: Room, at: datetime) -> float | None:
     return LOOK_AGAIN if room.is_at_rate else None
 
 
-Known = dict[str, Endpoint]
-"""Endpoints whose secrets have been opened already, by id: they hold as long as their version does."""
+Known = dict[str, Endpoint | None]
+"""Endpoints whose secrets have been opened already, by id: they hold as long as their version does. None: they could
+not be opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one look brought: work, or endpoints that have to be opened before; `broken` are those that cannot be."""
+
+    work: Sequence[Work] = ()
+    unknown: Sequence[str] = ()
+    broken: Sequence[str] = ()
 
 
 async def claim(resources: Resources, token: str, *, limit: int, known: Known | None = None) -> list[Work]:
@@ -97,23 +107,33 @@ async def claim(resources: Resources, token: str, *, limit: int, known: Known | 
 
     What is in `known` is not opened again, and what is opened is put there.
     """
-    store = resources.store
-    async with store.transaction():
-        at = await store.now()
-        locked = await leases.lock_owed(store, at)
-        rooms = [room for room in await leases.rooms(store, at, among=locked) if room.due_at <= at]
-        chosen = shares(rooms, limit)
-        if not chosen:
-            return []
-        owed = await leases.owed(store, chosen, at)
-        taken = await leases.take(store, list(owed), token, at=at, until=_lease_end(at))
-        if lost := [row["id"] for row in taken if owed[row["id"]]]:
-            await leases.interrupt(store, lost, at=at)
-        opened = {} if known is None else known
-        await _open(resources, [room for room in rooms if room.endpoint_id in chosen], opened)
-        work = await _composed(resources, taken, opened, token, at=at)
-        await leases.begin(store, [_begun(one) for one in work])
-    return work
+    store, opened = resources.store, {} if known is None else known
+    while True:
+        look = partial(_claim, token=token, limit=limit, known=opened, at=await store.now())
+        found = await store.at_once(look)
+        if not found.unknown:
+            break
+        await _open(resources, found.unknown, opened)
+    for endpoint_id in found.broken:
+        opened.pop(endpoint_id, None)
+    return list(found.work)
+
+
+async def _claim(rows: PlainSQL, *, token: str, limit: int, known: Known, at: datetime) -> Claim:
+    locked = await leases.lock_owed(rows, at)
+    rooms = [room for room in await leases.rooms(rows, at, among=locked) if room.due_at <= at]
+    chosen = shares(rooms, limit)
+    if unknown := [room.endpoint_id for room in rooms if room.endpoint_id in chosen and not _is_known(room, known)]:
+        return Claim(unknown=unknown)
+    if not chosen:
+        return Claim()
+    owed = await leases.owed(rows, chosen, at)
+    taken = await leases.take(rows, list(owed), token, at=at, until=_lease_end(at))
+    if lost := [row["id"] for row in taken if owed[row["id"]]]:
+        await leases.interrupt(rows, lost, at=at)
+    found = await _composed(rows, taken, known, token, at=at)
+    await leases.begin(rows, [_begun(one) for one in found.work])
+    return found
 
 
 def shares(rooms: Sequence[Room], limit: int) -> dict[str, int]:
@@ -134,32 +154,29 @@ def _lease_end(at: datetime) -> datetime:
     return at + timedelta(seconds=LEASE_SECONDS)
 
 
-async def _open(resources: Resources, rooms: Sequence[Room], known: Known) -> None:
-    """Those that are new or were changed."""
+async def _open(resources: Resources, endpoint_ids: Sequence[str], known: Known) -> None:
     if len(known) > MOST_KNOWN:
         known.clear()
-    fresh = [room.endpoint_id for room in rooms if not _is_known(room, known)]
-    if fresh:
-        for row in await leases.endpoint_rows(resources.store, fresh):
-            known.pop(row["id"], None)
-            if endpoint := _opened(resources, row):
-                known[endpoint.id] = endpoint
+    for row in await leases.endpoint_rows(resources.store, endpoint_ids):
+        known[row["id"]] = _opened(resources, row)
 
 
 def _is_known(room: Room, known: Known) -> bool:
-    return room.endpoint_id in known and known[room.endpoint_id].version == room.version
+    if room.endpoint_id not in known:
+        return False
+    endpoint = known[room.endpoint_id]
+    return endpoint is None or endpoint.version == room.version
 
 
 async def _composed(
-    resources: Resources, taken: Sequence[Mapping[str, Any]], opened: Known, token: str, *, at: datetime
-) -> list[Work]:
+    rows: PlainSQL, taken: Sequence[Mapping[str, Any]], known: Known, token: str, *, at: datetime
+) -> Claim:
     """What is to be sent, signed. An endpoint for which that cannot be done keeps nobody else waiting."""
-    store = resources.store
-    events = await leases.events_of(store, list({row["event_id"] for row in taken}))
+    events = await leases.events_of(rows, list({row["event_id"] for row in taken}))
     work: list[Work] = []
     broken: set[str] = set()
     for row in taken:
-        endpoint = opened.get(row["endpoint_id"])
+        endpoint = known[row["endpoint_id"]]
         composed = endpoint and _work(row, endpoint, events[row["event_id"]], token, at)
         if composed:
             work.append(composed)
@@ -167,10 +184,10 @@ async def _composed(
             broken.add(row["endpoint_id"])
     if broken:
         left = [{"id": row["id"], "attempt": ""} for row in taken if row["endpoint_id"] in broken]
-        await leases.undo(store, left, token)
+        await leases.undo(rows, left, token)
         for endpoint_id in broken:
-            await leases.postpone(store, endpoint_id, at=at, until=at + BROKEN_FOR)
-    return [one for one in work if one.endpoint.id not in broken]
+            await leases.postpone(rows, endpoint_id, at=at, until=at + BROKEN_FOR)
+    return Claim([one for one in work if one.endpoint.id not in broken], broken=list(broken))
 
 
 def _opened(resources: Resources, row: Mapping[str, Any]) -> Endpoint | None:
@@ -186,7 +203,7 @@ def _opened(resources: Resources, row: Mapping[str, Any]) -> Endpoint | None:
 def _work(row: Mapping[str, Any], endpoint: Endpoint, event: tuple[int, str], token: str, at: datetime) -> Work | None:
     delivery = _delivery(row, at)
     timestamp, data = event
-    message = Message(row["event_id"], row["event_type"], from_milliseconds(timestamp), msgspec.json.decode(data))
+    message = Message(row["event_id"], row["event_type"], from_milliseconds(timestamp), msgspec.Raw(data.encode()))
     secrets = [secret.value for secret in endpoint.valid_secrets(at)]
     try:
         sent = messages.outgoing(endpoint.settings, secrets, message, at=at)
@@ -249,13 +266,15 @@ async def record(resources: Resources, ended: Sequence[Ended]) -> int:
 
     What was claimed by somebody else meanwhile, or cancelled, is left as it is.
     """
-    store = resources.store
-    async with store.transaction():
-        at = await store.now()
-        await leases.end(store, [_finished(one, at) for one in ended])
-        settled = await leases.settle(store, [_settled(one, at) for one in ended])
-        ours = [one for one in ended if one.work.delivery.id in settled]
-        await _write_health(resources, ours, at=at)
+    at = await resources.store.now()
+    return await resources.store.at_once(lambda rows: _record(rows, ended, at))
+
+
+async def _record(rows: PlainSQL, ended: Sequence[Ended], at: datetime) -> int:
+    await leases.end(rows, [_finished(one, at) for one in ended])
+    settled = await leases.settle(rows, [_settled(one, at) for one in ended])
+    ours = [one for one in ended if one.work.delivery.id in settled]
+    await _write_health(rows, ours, at=at)
     return len(ours)
 
 
@@ -299,7 +318,7 @@ def _row(after: Delivery, token: str) -> dict[str, Any]:
     }
 
 
-async def _write_health(resources: Resources, ended: Sequence[Ended], *, at: datetime) -> None:
+async def _write_health(rows: PlainSQL, ended: Sequence[Ended], *, at: datetime) -> None:
     """Under a lock, so that no failure is counted by two and written by one."""
     answers: dict[str, list[Ended]] = defaultdict(list)
     for one in ended:
@@ -307,24 +326,22 @@ async def _write_health(resources: Resources, ended: Sequence[Ended], *, at: dat
     if not answers:
         return
     changes: list[dict[str, Any]] = []
-    for row in await leases.locked_health(resources.store, list(answers)):
-        health = {name: row[name] for name in leases.HEALTH}
-        of_it = answers[row["id"]]
+    for endpoint_id, health in (await leases.locked_health(rows, list(answers))).items():
+        of_it = answers[endpoint_id]
         before = after = replace(of_it[0].work.endpoint, **health)
-        for one in of_it:
-            after = after_answer(after, one.answer, at=at)
+        for one, before_it in zip(of_it, [None, *of_it], strict=False):
+            if one.answer.error or before_it is None or before_it.answer.error:  # a row of successes is as good as one
+                after = after_answer(after, one.answer, at=at)
         changes.append({"id": after.id} | {name: getattr(after, name) for name in leases.HEALTH})
         if before.disabled_at is None and after.disabled_at is not None:
-            await _audit(resources, after, at=at)
-    await leases.write_health(resources.store, changes)
+            await _audit(rows, after, at=at)
+    await leases.write_health(rows, changes)
 
 
-async def _audit(resources: Resources, endpoint: Endpoint, *, at: datetime) -> None:
+async def _audit(rows: PlainSQL, endpoint: Endpoint, *, at: datetime) -> None:
     details = {"reason": endpoint.disabled_reason, "failures_in_row": endpoint.failures_in_row}
     log.warning("endpoint %s was disabled: %s", endpoint.id, endpoint.disabled_reason)
-    await people.audit(
-        resources.store, actor=ACTOR, action="endpoint.disabled", subject=endpoint.id, at=at, details=details
-    )
+    await people.audit(rows, actor=ACTOR, action="endpoint.disabled", subject=endpoint.id, at=at, details=details)
 
 
 async def give_up(resources: Resources, work: Sequence[Work]) -> None:

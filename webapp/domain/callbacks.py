@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 STANDARD = (5.0, 5.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0)
@@ -215,12 +216,12 @@ class DeliveryAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent for an event: `data` is the export's snapshot at that event."""
+    """What is sent for an event: `data` is the export's snapshot at that event, a mapping or JSON that is ready."""
 
     id: str
     type: str
     timestamp: datetime
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    data: Any
 
 
 def wants(settings: EndpointSettings, *, event_type: str, dataset: str) -> bool:
@@ -265,16 +266,14 @@ def after_attempt(
     delivery: Delivery, answer: Answer, waits: tuple[float, ...], *, at: datetime, dice: random.Random
 ) -> Delivery:
     """The delivery once a request has ended. Its attempt was counted when it was begun."""
-    ended = replace(
-        delivery, lease_until=None, next_attempt_at=None, last_status=answer.status, last_error=answer.error
-    )
+    ended = partial(replace, delivery, lease_until=None, last_status=answer.status, last_error=answer.error)
     if answer.error is None:
-        return replace(ended, state=DeliveryState.SUCCEEDED, completed_at=at, failures=0)
+        return ended(state=DeliveryState.SUCCEEDED, completed_at=at, failures=0, next_attempt_at=None)
     failures = delivery.failures + 1
     wait = wait_before(waits, failures, retry_after=answer.retry_after, dice=dice)
     if wait is None or answer.error is ErrorClass.GONE:
-        return replace(ended, state=DeliveryState.DEAD, completed_at=at, failures=failures)
-    return replace(ended, failures=failures, next_attempt_at=at + timedelta(seconds=wait))
+        return ended(state=DeliveryState.DEAD, completed_at=at, failures=failures, next_attempt_at=None)
+    return ended(failures=failures, next_attempt_at=at + timedelta(seconds=wait))
 
 
 def after_answer(endpoint: Endpoint, answer: Answer, *, at: datetime) -> Endpoint:

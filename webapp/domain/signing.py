@@ -9,11 +9,14 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 PREFIX = "whsec_"
 SECRET_BYTES = 24
 TOLERANCE_SECONDS = 300
 """How old or how far ahead a timestamp may be for a receiver that checks it."""
+
+KEYS_KEPT = 1000
 
 
 class BadSecret(ValueError):
@@ -24,6 +27,7 @@ def new_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
+@lru_cache(KEYS_KEPT)
 def key_of(secret: str) -> bytes:
     """Raises BadSecret."""
     try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import aiosqlite
 import asyncpg
@@ -32,6 +34,8 @@ PRAGMAS = (
     "PRAGMA temp_store = memory",
     "PRAGMA cache_size = -8000",
 )
+
+T = TypeVar("T")
 
 PARAMETER = re.compile(r"(?<!:):(\w+)")
 
@@ -94,6 +98,36 @@ class WarmPool(SQLitePool):
             await super().release(self._idle.pop())
 
 
+class PlainSQL(Protocol):
+    """What runs SQL with `:name` parameters: a store, or one transaction of it."""
+
+    @property
+    def is_sqlite(self) -> bool: ...
+
+    async def plain(self, sql: str, **values: Any) -> Sequence[Sequence[Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DirectSQLite:
+    """A connection that is used without a thread between: nothing here waits for the loop."""
+
+    connection: sqlite3.Connection
+    is_sqlite: bool = True
+
+    async def plain(self, sql: str, **values: Any) -> Sequence[Sequence[Any]]:
+        return self.connection.execute(sql, values).fetchall()
+
+    def run(self, work: Callable[[PlainSQL], Coroutine[Any, Any, T]]) -> T:
+        """Raises RuntimeError when the work waits for anything but its SQL."""
+        running = work(self)
+        try:
+            running.send(None)
+        except StopIteration as end:
+            return end.value
+        running.close()
+        raise RuntimeError("plain SQL is all that this may wait for")
+
+
 class Store:
     """One database. Work inside `connection()` or `transaction()`: both hold one connection for the current task."""
 
@@ -112,6 +146,8 @@ class Store:
             )  # fmt: skip
             self._pool = None
         self._writing = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "sqlite")
+        self._direct: DirectSQLite | None = None
 
     async def open(self) -> None:
         await self.database.connect()
@@ -119,6 +155,9 @@ class Store:
             await self.execute(text("PRAGMA journal_mode = wal"))
 
     async def close(self) -> None:
+        await asyncio.to_thread(self._thread.shutdown)
+        if self._direct is not None:
+            self._direct.connection.close()
         if self._pool is not None:
             await self._pool.close()
         await self.database.disconnect()
@@ -150,6 +189,45 @@ class Store:
                 return cast("Sequence[Sequence[Any]]", await raw.execute_fetchall(sql, values))
             query, names = _numbered(sql)
             return cast("Sequence[Sequence[Any]]", await raw.fetch(query, *(values[name] for name in names)))
+
+    async def at_once(self, work: Callable[[PlainSQL], Coroutine[Any, Any, T]]) -> T:
+        """A transaction of plain SQL alone, for processes that do little else.
+
+        On SQLite it begins and commits in a thread, where it may have to wait, and runs its statements in this one: a
+        thread between each two of them costs more than most statements, and beside a busy loop milliseconds.
+        """
+        if not self.is_sqlite:
+            async with self.transaction():
+                return await work(self)
+        async with self._writing:
+            try:
+                direct = await self._in_thread(self._begin)
+                result = direct.run(work)
+                await self._in_thread(direct.connection.commit)
+            except BaseException:
+                await self._in_thread(self._roll_back)
+                raise
+            return result
+
+    async def _in_thread(self, step: Callable[[], T]) -> T:
+        """Goes on when it is cancelled, and so does who waits for it: nobody else may use the connection meanwhile."""
+        running = asyncio.get_running_loop().run_in_executor(self._thread, step)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise
+
+    def _begin(self) -> DirectSQLite:
+        if self._direct is None:
+            connection = sqlite3.connect(self.database.url.database, factory=WarmSQLite, check_same_thread=False)
+            self._direct = DirectSQLite(connection)
+        self._direct.connection.execute("BEGIN IMMEDIATE")
+        return self._direct
+
+    def _roll_back(self) -> None:
+        if self._direct is not None:
+            self._direct.connection.rollback()
 
     async def _run(self, method: str, query: ClauseElement) -> Any:
         return await getattr(self.database, method)(query)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Select, delete, func, insert, select
 
 from webapp.domain.events import Event, event_type, snapshot
 from webapp.domain.exports import Export
 from webapp.domain.ids import new_id
 from webapp.store.database import Store
 from webapp.store.tables import deliveries, events
+
+AnySelect = TypeVar("AnySelect", bound=Select[*tuple[Any, ...]])
 
 
 def from_row(row: Mapping[str, Any]) -> Event:
@@ -68,16 +70,35 @@ async def latest_seq(store: Store, owner: str | None = None) -> int:
     return int(await store.fetch_val(query) or 0)
 
 
+async def numbers(
+    store: Store, *, owner: str | None = None, export_id: str | None = None, after: int, limit: int
+) -> Sequence[tuple[int, datetime]]:
+    """As `page`, but only their numbers and times: that is read from an index, and much faster."""
+    query = _after(select(events.c.seq, events.c.timestamp), owner, export_id, after, limit)
+    return [(row["seq"], row["timestamp"]) for row in await store.fetch_all(query)]
+
+
+async def numbered(store: Store, wanted: Iterable[int]) -> Sequence[Event]:
+    """Oldest first; those that are no longer kept are left out."""
+    query = select(events).where(events.c.seq.in_(list(wanted))).order_by(events.c.seq)
+    return [from_row(row) for row in await store.fetch_all(query)]
+
+
 async def page(
     store: Store, *, owner: str | None = None, export_id: str | None = None, after: int = 0, limit: int = 100
 ) -> Sequence[Event]:
     """Oldest first, with a number greater than `after`."""
-    query = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
+    query = _after(select(events), owner, export_id, after, limit)
+    return [from_row(row) for row in await store.fetch_all(query)]
+
+
+def _after(query: AnySelect, owner: str | None, export_id: str | None, after: int, limit: int) -> AnySelect:
+    query = query.where(events.c.seq > after).order_by(events.c.seq).limit(limit)
     if owner is not None:
         query = query.where(events.c.owner == owner)
     if export_id is not None:
         query = query.where(events.c.export_id == export_id)
-    return [from_row(row) for row in await store.fetch_all(query)]
+    return query
 
 
 async def purge(store: Store, *, before: datetime, limit: int) -> int:

@@ -15,7 +15,7 @@ import msgspec
 from sqlalchemy import select
 
 from webapp.domain.callbacks import ErrorClass
-from webapp.store.database import Store
+from webapp.store.database import PlainSQL, Store
 from webapp.store.tables import endpoints
 from webapp.store.types import from_milliseconds, to_milliseconds
 
@@ -32,6 +32,7 @@ TAKEN = (
     *("id", "event_id", "event_type", "export_id", "endpoint_id"),
     *("created_at", "attempts", "failures", "next_attempt_at"),
 )
+MOMENTS = ("disabled_at", "failing_since", "last_success_at", "last_failure_at")
 HEALTH = ("disabled_at", "disabled_reason", "failures_in_row", "failing_since", "last_success_at", "last_failure_at")
 
 
@@ -50,7 +51,7 @@ class Room:
     is_at_rate: bool
 
 
-async def lock_owed(store: Store, at: datetime) -> Sequence[str] | None:
+async def lock_owed(store: PlainSQL, at: datetime) -> Sequence[str] | None:
     """Endpoints that nobody else is claiming from just now; None means all, for SQLite has one writer anyway.
 
     The lock does not stop those who write deliveries for the endpoint.
@@ -64,7 +65,7 @@ async def lock_owed(store: Store, at: datetime) -> Sequence[str] | None:
     return [id for (id,) in await store.plain(query, now=to_milliseconds(at))]
 
 
-async def rooms(store: Store, at: datetime, *, among: Sequence[str] | None = None) -> Sequence[Room]:
+async def rooms(store: PlainSQL, at: datetime, *, among: Sequence[str] | None = None) -> Sequence[Room]:
     """One for each active endpoint that is owed something, now or later. Three index look-ups an endpoint."""
     now = to_milliseconds(at)
     query = f"""
@@ -90,7 +91,7 @@ def _room(endpoint_id: str, version: int, most: int, rate: int, due: int, live: 
     )
 
 
-async def owed(store: Store, shares: Mapping[str, int], at: datetime) -> Mapping[str, bool]:
+async def owed(store: PlainSQL, shares: Mapping[str, int], at: datetime) -> Mapping[str, bool]:
     """The ids of those that are owed longest, so many for each endpoint, and whether a lease on it ran out: then an
     attempt was begun that has no end. At most 500 endpoints."""
     one = (
@@ -106,7 +107,7 @@ async def owed(store: Store, shares: Mapping[str, int], at: datetime) -> Mapping
 
 
 async def take(
-    store: Store, ids: Sequence[str], token: str, *, at: datetime, until: datetime
+    store: PlainSQL, ids: Sequence[str], token: str, *, at: datetime, until: datetime
 ) -> Sequence[Mapping[str, Any]]:
     """Leases those that are still free and counts their next attempt. The plain rows of the ones that were got."""
     query = (
@@ -118,7 +119,7 @@ async def take(
     return [dict(zip(TAKEN, row, strict=True)) for row in found]
 
 
-async def interrupt(store: Store, ids: Sequence[str], *, at: datetime) -> None:
+async def interrupt(store: PlainSQL, ids: Sequence[str], *, at: datetime) -> None:
     """Ends the attempts of these deliveries that have no end: their worker is gone."""
     query = (
         f"UPDATE delivery_attempts AS a SET finished_at = :now, error = :error FROM {_rows(store, id='text')} "
@@ -127,7 +128,7 @@ async def interrupt(store: Store, ids: Sequence[str], *, at: datetime) -> None:
     await store.plain(query, rows=_ids(ids), now=to_milliseconds(at), error=ErrorClass.INTERRUPTED.value)
 
 
-async def events_of(store: Store, ids: Sequence[str]) -> Mapping[str, tuple[int, str]]:
+async def events_of(store: PlainSQL, ids: Sequence[str]) -> Mapping[str, tuple[int, str]]:
     """When it was, in milliseconds, and its data as JSON text, by the event's id."""
     query = f"SELECT e.id, e.timestamp, e.data FROM events e WHERE e.id IN (SELECT r.id FROM {_rows(store, id='text')})"
     return {id: (timestamp, data) for id, timestamp, data in await store.plain(query, rows=_ids(ids))}
@@ -137,7 +138,7 @@ async def endpoint_rows(store: Store, ids: Sequence[str]) -> Sequence[Mapping[st
     return await store.fetch_all(select(endpoints).where(endpoints.c.id.in_(list(ids))))
 
 
-async def postpone(store: Store, endpoint_id: str, *, at: datetime, until: datetime) -> None:
+async def postpone(store: PlainSQL, endpoint_id: str, *, at: datetime, until: datetime) -> None:
     """What is owed to this endpoint now is owed later."""
     query = (
         "UPDATE deliveries AS d SET next_attempt_at = :until WHERE d.endpoint_id = :endpoint_id AND "
@@ -158,7 +159,7 @@ BEGUN = {
 }
 
 
-async def begin(store: Store, attempts: Sequence[Mapping[str, Any]]) -> None:
+async def begin(store: PlainSQL, attempts: Sequence[Mapping[str, Any]]) -> None:
     """Adds attempts that are about to start; `request_headers` as JSON text."""
     names = ", ".join(BEGUN)
     chosen = ", ".join(f"r.{name}" for name in BEGUN)
@@ -178,7 +179,7 @@ ENDED = {
 }
 
 
-async def end(store: Store, attempts: Sequence[Mapping[str, Any]]) -> None:
+async def end(store: PlainSQL, attempts: Sequence[Mapping[str, Any]]) -> None:
     """Writes what came of attempts that have no end yet; one that was given up keeps what it was given."""
     chosen = ", ".join(f"{name} = r.{name}" for name in ENDED if name != "id")
     query = (
@@ -201,7 +202,7 @@ SETTLED = {
 }
 
 
-async def settle(store: Store, changes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+async def settle(store: PlainSQL, changes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """Writes deliveries whose lease, by token and attempt, is still ours, and gives it back. Their ids."""
     written = ", ".join(f"{name} = r.{name}" for name in SETTLED if name not in ("id", "token", "attempts"))
     query = (
@@ -212,7 +213,7 @@ async def settle(store: Store, changes: Sequence[Mapping[str, Any]]) -> frozense
     return frozenset(id for (id,) in await store.plain(query, rows=_json(changes)))
 
 
-async def renew(store: Store, ids: Sequence[str], token: str, *, until: datetime) -> None:
+async def renew(store: PlainSQL, ids: Sequence[str], token: str, *, until: datetime) -> None:
     query = (
         f"UPDATE deliveries AS d SET lease_until = :until FROM {_rows(store, id='text')} "
         "WHERE d.id = r.id AND d.lease_token = :token"
@@ -220,7 +221,7 @@ async def renew(store: Store, ids: Sequence[str], token: str, *, until: datetime
     await store.plain(query, rows=_ids(ids), token=token, until=to_milliseconds(until))
 
 
-async def undo(store: Store, taken: Sequence[Mapping[str, Any]], token: str) -> None:
+async def undo(store: PlainSQL, taken: Sequence[Mapping[str, Any]], token: str) -> None:
     """Takes back claims whose requests were never begun: `id` of the delivery, `attempt` the id of its row."""
     rows = _rows(store, id="text", attempt="text")
     given = _json(taken)
@@ -233,16 +234,26 @@ async def undo(store: Store, taken: Sequence[Mapping[str, Any]], token: str) -> 
     await store.plain(query, rows=given)
 
 
-async def locked_health(store: Store, ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-    """`id`, `url` and the health columns, which nobody else can change until the transaction ends."""
-    columns = [endpoints.c[name] for name in ("id", "url", *HEALTH)]
-    query = select(*columns).where(endpoints.c.id.in_(list(ids))).order_by(endpoints.c.id)
-    return await store.fetch_all(query.with_for_update(key_share=True))
+async def locked_health(store: PlainSQL, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """The health columns by the endpoint's id, which nobody else can change until the transaction ends."""
+    query = (
+        f"SELECT e.id, {', '.join(f'e.{name}' for name in HEALTH)} FROM endpoints e "
+        f"WHERE e.id IN (SELECT r.id FROM {_rows(store, id='text')}) ORDER BY e.id"
+    )
+    lock = "" if store.is_sqlite else " FOR NO KEY UPDATE OF e"
+    return {
+        id: dict(zip(HEALTH, map(_value, HEALTH, row), strict=True))
+        for id, *row in await store.plain(query + lock, rows=_ids(ids))
+    }
 
 
-async def write_health(store: Store, changes: Sequence[Mapping[str, Any]]) -> None:
+def _value(name: str, found: Any) -> Any:
+    return from_milliseconds(found) if name in MOMENTS and found is not None else found
+
+
+async def write_health(store: PlainSQL, changes: Sequence[Mapping[str, Any]]) -> None:
     """`id` and the columns of HEALTH, times as datetimes."""
-    kinds = dict.fromkeys(HEALTH, "bigint") | {"failures_in_row": "integer", "disabled_reason": "text"}
+    kinds = dict.fromkeys(MOMENTS, "bigint") | {"failures_in_row": "integer", "disabled_reason": "text"}
     written = ", ".join(f"{name} = r.{name}" for name in HEALTH)
     query = f"UPDATE endpoints AS e SET {written} FROM {_rows(store, id='text', **kinds)} WHERE e.id = r.id"
     await store.plain(query, rows=_json([_in_milliseconds(change) for change in changes]))
@@ -252,7 +263,7 @@ def _in_milliseconds(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: to_milliseconds(v) if isinstance(v, datetime) else v for name, v in values.items()}
 
 
-def _rows(store: Store, **kinds: str) -> str:
+def _rows(store: PlainSQL, **kinds: str) -> str:
     """The JSON array in the parameter `rows` as a table `r` with these columns."""
     if store.is_sqlite:
         columns = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in kinds)

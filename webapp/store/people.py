@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from webapp.domain.access import Role
 from webapp.domain.ids import new_id
-from webapp.store.database import Store
-from webapp.store.tables import api_tokens, audit_log, sessions, users
+from webapp.store.database import PlainSQL, Store
+from webapp.store.tables import api_tokens, sessions, users
+from webapp.store.types import to_milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ async def revoke_token(store: Store, token_id: str, *, now: datetime) -> str | N
 
 
 async def audit(
-    store: Store,
+    store: PlainSQL,
     *,
     actor: str,
     action: str,
@@ -225,11 +227,13 @@ async def audit(
     at: datetime,
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    values = {
-        "id": new_id("aud"),
-        "actor": actor,
-        "action": action,
-        "subject": subject,
-        "details": dict(details or {}),
-    }
-    await store.execute(insert(audit_log).values(**values, timestamp=at))
+    await store.plain(
+        "INSERT INTO audit_log (id, actor, action, subject, details, timestamp) "
+        "VALUES (:id, :actor, :action, :subject, :details, :timestamp)",
+        id=new_id("aud"),
+        actor=actor,
+        action=action,
+        subject=subject,
+        details=msgspec.json.encode(dict(details or {})).decode(),
+        timestamp=to_milliseconds(at),
+    )
