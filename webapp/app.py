@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from webapp.actions.changes import Contended
 from webapp.actions.deliveries import CannotRedeliver
 from webapp.actions.exports import AlreadyActive, KeyReused
+from webapp.api.polls import KeptPolls
 from webapp.api.problems import problem
 from webapp.domain.access import NotFound, QuotaExceeded
 from webapp.domain.errors import AttemptFailed, Invalid
@@ -80,6 +81,7 @@ def build_app(lifespan: object = None) -> Starlette:
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(RequestLog),
+            Middleware(KeptPolls),
             Middleware(Failures, refuse=answer_failure),
             Middleware(BodyLimit, refuse=answer_failure),
             Middleware(Identity, refuse=answer_failure),

@@ -6,8 +6,8 @@ import json
 import logging
 import re
 import sys
-import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 QUIET = ("arq", "asyncio", "aiosqlite", "databases", "alembic")
 SECRETS = (
@@ -28,21 +28,24 @@ def without_secrets(text: str) -> str:
 
 
 def rfc3339(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
+    return f"{_second(whole)}.{milliseconds:03}Z"
+
+
+@lru_cache(2)
+def _second(seconds: int) -> str:
+    """Most lines are of the same second as the one before."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class TextFormatter(logging.Formatter):
     """`2026-11-29T10:11:12.123Z INFO     logger: message`, a traceback below."""
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
-        self.converter = time.gmtime
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return rfc3339(record.created)
-
     def format(self, record: logging.LogRecord) -> str:
-        return without_secrets(super().format(record))
+        line = f"{rfc3339(record.created)} {record.levelname:8} {record.name}: {record.getMessage()}"
+        if record.exc_info:
+            line += f"\n{self.formatException(record.exc_info)}"
+        return without_secrets(line)
 
 
 class JsonFormatter(logging.Formatter):

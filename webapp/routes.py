@@ -42,7 +42,6 @@ INSPECTOR = "/inspect/{token}"
 
 def routes() -> list[BaseRoute]:
     return [
-        Route("/api/v1" + EXPORT, exports.show, methods=["GET"]),  # again, and first: polls are most of what is asked
         Route("/", home),
         Route("/healthz", health.healthz),
         Route("/readyz", health.readyz),

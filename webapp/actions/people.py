@@ -161,17 +161,22 @@ async def viewer_of_session(resources: Resources, token: str) -> Viewer | None:
 
 async def viewer_of_token(resources: Resources, token: str) -> Viewer | None:
     """Known for at most a second without looking (see `webapp.status_cache`): a busy client sends it all the time."""
-    cache, key = resources.statuses.viewers, people.hash_token(token)
     if not resources.statuses.is_usable:
         return await _look_up(resources, token)
-    if kept := cache.get(key):
-        return kept.value
-    slot = cache.open(key)
+    if kept := kept_viewer(resources, token):
+        return kept
+    slot = resources.statuses.viewers.open(people.hash_token(token))
     async with slot.turn_to_read():
         viewer = slot.value or await _look_up(resources, token)
         if viewer is not None:
             slot.fill(viewer)
     return viewer
+
+
+def kept_viewer(resources: Resources, token: str) -> Viewer | None:
+    """The copy, while copies may be used."""
+    kept = resources.statuses.viewers.get(people.hash_token(token))
+    return kept.value if kept else None
 
 
 async def _look_up(resources: Resources, token: str) -> Viewer | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from webapp.actions import exports, polls
 from webapp.actions.statuses import etag
+from webapp.api.polls import CACHE_RULE, if_none_match, is_known, names, told
 from webapp.api.requests import (
     OrderBody,
     query_cursor,
@@ -27,12 +28,10 @@ from webapp.domain import limits
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.exports import Export
 from webapp.domain.formats import API_DEFAULTS
-from webapp.status_cache import Answer
 from webapp.store.exports import ListFilter
 from webapp.web import cursors
 from webapp.web.context import export_id, hub, resources, viewer
 
-CACHE_RULE = "private, no-cache"
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
@@ -79,21 +78,13 @@ async def show(request: Request) -> Response:
     """The export; 304 when `If-None-Match` still holds; with `wait`, at the next change or after that many seconds."""
     who, wait = viewer(request), query_wait(request) if request.scope["query_string"] else 0.0
     if not wait:
-        known = _if_none_match(request)
-        return _told(await polls.current(resources(request), who, export_id(request), known), known)
+        known = if_none_match(request)
+        answer = await polls.current(resources(request), who, export_id(request), known)
+        return told(answer, is_known=names(known, answer.etag))
     export = await exports.get(resources(request), who, export_id(request))
     if export.is_active:
         export = await _wait_for_change(request, export, wait)
     return await _answer(request, export)
-
-
-def _told(answer: Answer, known: Set[str]) -> Response:
-    headers = {"ETag": answer.etag, "Cache-Control": CACHE_RULE}
-    if answer.retry_after is not None:
-        headers["Retry-After"] = str(answer.retry_after)
-    if _names(known, answer.etag):
-        return Response(status_code=304, headers=headers)
-    return Response(answer.body, headers=headers, media_type="application/json")
 
 
 async def cancel(request: Request) -> Response:
@@ -128,24 +119,10 @@ async def _answer(
     return json_response(content | dict(more or {}), status, headers)
 
 
-def is_known(etag: str, request: Request) -> bool:
-    """Whether `If-None-Match` names this tag, weakly compared (RFC 9110, 13.1.2)."""
-    return _names(_if_none_match(request), etag)
-
-
-def _names(known: Set[str], etag: str) -> bool:
-    return etag in known or "*" in known
-
-
-def _if_none_match(request: Request) -> set[str]:
-    given = request.headers.get("if-none-match", "")
-    return {tag.strip().removeprefix("W/") for tag in given.split(",")}
-
-
 async def _wait_for_change(request: Request, export: Export, wait: float) -> Export:
     """Subscribes, reads again, and then waits: a change in between is not missed."""
     who, ends_at = viewer(request), time.monotonic() + wait
-    known = _if_none_match(request)
+    known = if_none_match(request)
     with hub(request).reader(owner=export.owner, ids=frozenset({export.id})) as reader:
         while True:
             now = await exports.get(resources(request), who, export.id)

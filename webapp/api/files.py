@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from webapp.actions import exports
-from webapp.api.exports import is_known
+from webapp.api.polls import is_known
 from webapp.domain.exports import ExportFile, Status
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.failures import Refused

@@ -210,12 +210,17 @@ class Identity:
 async def identify(connection: HTTPConnection) -> Viewer | None:
     """A bearer token counts before a cookie; a wrong token is nobody, whatever the cookie says."""
     if header := connection.headers.get("authorization"):
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer" or not 20 <= len(token.strip()) <= 200:
-            return None
-        return await people.viewer_of_token(resources(connection), token.strip())
+        token = bearer_token(header)
+        return await people.viewer_of_token(resources(connection), token) if token else None
     cookie = connection.cookies.get(SESSION_COOKIE)
     return await people.viewer_of_session(resources(connection), cookie) if cookie and len(cookie) <= 200 else None
+
+
+def bearer_token(authorization: str) -> str | None:
+    """None for what cannot be one."""
+    scheme, _, token = authorization.partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and 20 <= len(token) <= 200 else None
 
 
 def is_cross_site(connection: HTTPConnection, method: str) -> bool:
