@@ -161,7 +161,7 @@
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (zone) {
     const secure = location.protocol === "https:" ? "; secure" : "";
-    document.cookie = `exportdesk_zone=${zone}; path=/; max-age=31536000; samesite=lax${secure}`;
+    document.cookie = `exportdesk_zone=${zone}; path=${document.body.dataset.root}; max-age=31536000; samesite=lax${secure}`;
     for (const field of document.querySelectorAll('input[name="zone"]')) {
       field.value = zone;
       const choice = document.querySelector("select[data-own-zone]");

@@ -16,6 +16,7 @@
 
   let heardAt = Date.now();
   let retryTimer = null;
+  let isAway = false;
   let stopped = false;
 
   const element = () => document.getElementById("live");
@@ -77,7 +78,7 @@
     const parsed = new DOMParser().parseFromString(kept.html, "text/html").getElementById("live-content");
     if (!parsed) return;
     content().replaceWith(parsed);
-    for (const id of eventsShown()) known.add(id);
+    for (const id of eventsShown()) applied.add(id);
     window.htmx.process(parsed);
     notice(navigator.onLine ? "remembered" : "offline");
   }
@@ -107,7 +108,8 @@
 
   const tries = () => Number(element()?.dataset.tries ?? 0);
 
-  // The next poll of the fallback; the server's answer brings the rhythm and, now and then, the stream again.
+  // The next poll of the fallback; the server's answer brings the rhythm and, now and then, the stream again. From a
+  // server that was away and is back the stream is wanted at once.
   function fallBack(seconds) {
     if (stopped || retryTimer || !isActive()) return;
     const next = tries() + 1;
@@ -116,7 +118,8 @@
     retryTimer = setTimeout(() => {
       retryTimer = null;
       if (element()) element().dataset.tries = String(next);
-      poll("fallback", next);
+      if (isAway) poll("poll", 3);
+      else poll("fallback", next);
     }, wait * 1000);
   }
 
@@ -125,6 +128,8 @@
     if (!live || stopped) return;
     const base = live.dataset.fallback;
     if (!base) return;
+    clearTimeout(retryTimer);
+    retryTimer = null;
     // The stream's element is replaced by a plain one, so that two ways to the news never run side by side.
     closeStream(live);
     const bare = live.cloneNode(true);
@@ -140,7 +145,8 @@
     return Number.isFinite(value) && value > 0 ? Math.min(value, 300) : undefined;
   }
 
-  function onBadAnswer(status, response) {
+  function onBadAnswer(status, response, isStream) {
+    isAway = !isStream;
     if (status === 401 || status === 403) stop("signedOut");
     else if (status === 404) stop("gone");
     else {
@@ -152,9 +158,12 @@
   // What was on the page from the start is no news. What a snapshot brought is confirmed, once, a batch at a time:
   // when it waited for others, the server is told how long, so that the wait does not count as latency.
   const BATCH_WAIT = 1000;
+  const BATCH_AGAIN = 5000;
   const BATCH = 100;
-  const ACKNOWLEDGEMENTS = "/api/v1/acknowledgements";
-  const known = new Set(eventsShown());
+  const ROOT = document.body.dataset.root;
+  const ACKNOWLEDGEMENTS = `${ROOT}api/v1/acknowledgements`;
+  const applied = new Set(eventsShown());
+  const confirmed = new Set(applied);
   let arrived = [];
   let flushTimer = null;
 
@@ -162,15 +171,28 @@
     return (content()?.dataset.events ?? "").split(" ").filter(Boolean);
   }
 
-  function confirmShown() {
+  function versionsShown() {
+    const shown = content()?.querySelectorAll("[data-version]") ?? [];
+    return Object.fromEntries([...shown].map((each) => [each.dataset.export, Number(each.dataset.version)]));
+  }
+
+  // Whoever measures or mirrors this page hears what each snapshot brought: the events that were not shown before, and
+  // the version of each export that is shown now.
+  function tellApplied() {
     const channel = isStreaming() ? "sse" : "polling";
-    for (const id of eventsShown()) confirm(id, channel);
+    const events = eventsShown().filter((id) => !applied.has(id));
+    const detail = { stamp: shownStamp(), channel, events, versions: versionsShown() };
+    document.dispatchEvent(new CustomEvent("exportdesk:applied", { detail }));
+    for (const id of events) {
+      applied.add(id);
+      confirm(id, channel);
+    }
     announce();
   }
 
   function confirm(id, channel) {
-    if (known.has(id)) return;
-    known.add(id);
+    if (confirmed.has(id)) return;
+    confirmed.add(id);
     arrived.push({ id, channel, at: Date.now() });
     flushTimer ??= setTimeout(flush, BATCH_WAIT);
   }
@@ -185,29 +207,38 @@
     arrived = [];
   }
 
-  // A beacon is sent even while the page goes away.
-  function send(channel, batch) {
+  // Even while the page goes away. What a server did not take is sent again with the next batch.
+  async function send(channel, batch) {
     const now = Date.now();
-    const held = batch.map((each) => Math.min(Math.max(0, now - each.at), 60000));
-    const text = JSON.stringify({ events: batch.map((each) => each.id), channel, held_ms: held });
-    navigator.sendBeacon?.(ACKNOWLEDGEMENTS, new Blob([text], { type: "application/json" }));
+    const held_ms = batch.map((each) => Math.min(Math.max(0, now - each.at), 60000));
+    const body = JSON.stringify({ events: batch.map((each) => each.id), channel, held_ms });
+    const headers = { "Content-Type": "application/json" };
+    const answer = await fetch(ACKNOWLEDGEMENTS, { method: "POST", headers, body, keepalive: true }).catch(() => null);
+    if (answer && answer.status < 500) return;
+    arrived = [...batch, ...arrived];
+    flushTimer ??= setTimeout(flush, BATCH_AGAIN);
   }
 
   window.addEventListener("pagehide", flush);
 
-  // One tab of the browser at a time streams its element; which, says a Web Lock. The others ask for their element
-  // anew whenever the news (notices.js) say that it changed. Without locks each tab streams by itself.
-  const TURN = `exportdesk:stream:${document.body.dataset.viewer}`;
+  // Of each kind of page one tab of the browser at a time streams its element; which, says a Web Lock. The others ask
+  // for their element anew: pages of exports whenever the news (notices.js) say that it changed, those of callbacks
+  // every few seconds, since nobody brings them news. Without locks each tab streams by itself.
+  const HAS_NEWS = Boolean(content()?.hasAttribute("data-exports"));
+  const TURN = `exportdesk:stream:${HAS_NEWS ? "exports" : "callbacks"}:${document.body.dataset.viewer}`;
   const NEWS_WAIT = 250;
+  const NEWS_AGE = 3000;
   let turn = null;
   let inLine = null;
   let newsTimer = null;
-  const isShared = () => Boolean(navigator.locks && window.BroadcastChannel && content()?.hasAttribute("data-exports"));
+  const isShared = () => Boolean(navigator.locks && window.BroadcastChannel && content());
   const needsTurn = () => isShared() && isActive() && !stopped && !document.hidden;
   const isFollowing = () =>
     isShared() && isActive() && !stopped && !turn && !isStreaming() && Boolean(element()?.hasAttribute("hx-sse:connect"));
+  // It polls since the news failed; they are back.
+  const isLeftBehind = () => isShared() && isActive() && !stopped && !turn && tries() > 0 && !document.hidden;
 
-  window.exportdeskLive = { isFollowing, confirm: (id) => confirm(id, "sse") };
+  window.exportdeskLive = { isFollowing: () => HAS_NEWS && isFollowing(), confirm: (id) => confirm(id, "sse") };
 
   function standInLine() {
     if (!needsTurn()) {
@@ -237,8 +268,7 @@
   }
 
   document.addEventListener("htmx:before:request", (event) => {
-    const isStream = isLive(event) && event.detail.ctx.request.action.split("?")[0].endsWith("/stream");
-    if (!isStream || !isShared() || turn) return;
+    if (!isLive(event) || !isStream(event) || !isShared() || turn) return;
     event.preventDefault();
     setTimeout(announce);
   });
@@ -251,31 +281,32 @@
 
   document.addEventListener("exportdesk:news", ({ detail }) => {
     if (detail.signedOut && element() && isActive()) stop("signedOut");
-    if (!isFollowing()) return;
+    if (!HAS_NEWS || (!isFollowing() && !isLeftBehind())) return;
     heardAt = Date.now();
-    if (detail.changed && concerns(detail.changed) && !document.hidden) {
+    if (isLeftBehind() || (detail.changed && concerns(detail.changed) && !document.hidden)) {
       newsTimer ??= setTimeout(() => {
         newsTimer = null;
-        if (isFollowing()) poll("poll", 3);
+        if (isFollowing() || isLeftBehind()) poll("poll", 3);
       }, NEWS_WAIT * (0.5 + Math.random()));
     }
   });
 
   // The list may gain a row by any change.
   function concerns(ids) {
-    return !ids.length || location.pathname === "/exports" || ids.some((id) => location.pathname === `/exports/${id}`);
+    return !ids.length || location.pathname === `${ROOT}exports` || ids.some((id) => location.pathname === `${ROOT}exports/${id}`);
   }
 
   window.addEventListener("pagehide", giveTurnUp);
 
   const isLive = (event) => event.target?.id === "live" || event.detail?.ctx?.sourceElement?.id === "live";
+  const isStream = (event) => Boolean(event.detail?.ctx?.request?.action?.split("?")[0].endsWith("/stream"));
 
   document.addEventListener("htmx:response:error", (event) => {
-    if (isLive(event)) onBadAnswer(event.detail.ctx.response.status, event.detail.ctx.response.raw);
+    if (isLive(event)) onBadAnswer(event.detail.ctx.response.status, event.detail.ctx.response.raw, isStream(event));
   });
 
   document.addEventListener("htmx:error", (event) => {
-    if (isLive(event)) onBadAnswer(0, null);
+    if (isLive(event)) onBadAnswer(0, null, isStream(event));
   });
 
   // An older answer than what is shown changes nothing; the rhythm goes on.
@@ -292,9 +323,10 @@
   document.addEventListener("htmx:after:swap", (event) => {
     if (!isLive(event) || (event.detail.ctx.response?.status ?? 200) >= 400) return;
     heardAt = Date.now();
+    isAway = false;
     notice(null);
     remember();
-    confirmShown();
+    tellApplied();
   });
 
   document.addEventListener("htmx:sse:after:connection", () => {
@@ -311,13 +343,13 @@
     if (stopped) return;
     notice(null);
     remember();
-    confirmShown();
+    tellApplied();
   });
 
   document.addEventListener("htmx:sse:error", (event) => {
     if (!isLive(event)) return;
     const status = event.detail.status;
-    if (status) onBadAnswer(status, null);
+    if (status) onBadAnswer(status, null, true);
   });
 
   document.addEventListener("htmx:sse:close", (event) => {
@@ -343,9 +375,17 @@
     if (!live || stopped || !isActive() || retryTimer || document.hidden) return;
     const heartbeat = Number(live.dataset.heartbeat) || 15;
     const patience = (SILENT_HEARTBEATS * heartbeat + 1) * 1000;
+    if (!HAS_NEWS && isFollowing() && Date.now() - heardAt > NEWS_AGE) {
+      heardAt = Date.now();
+      poll("poll", 3);
+      return;
+    }
     if (live.hasAttribute("hx-sse:connect") && Date.now() - heardAt > patience) {
       heardAt = Date.now();
-      fallBack();
+      // A stream that was open and is not any more is no stream that is held back.
+      const connection = live._htmx?.sse;
+      if (connection && !connection.reader) poll("poll", 3);
+      else fallBack();
     }
   }, 500);
 
@@ -363,8 +403,8 @@
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) heardAt = Date.now();
     standInLine();
-    // Its news were left aside while nobody looked.
-    if (!document.hidden && isFollowing()) poll("poll", 3);
+    // Its news were left aside while nobody looked, and who looks does not wait for the next try.
+    if (!document.hidden && (isFollowing() || retryTimer)) poll("poll", 3);
   });
 
   window.addEventListener("pageshow", (event) => {

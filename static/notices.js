@@ -10,6 +10,7 @@
   const viewer = document.body.dataset.viewer;
   if (!viewer || !window.EventSource || !window.BroadcastChannel) return;
 
+  const ROOT = document.body.dataset.root;
   const LOCK = `exportdesk:news:${viewer}`;
   const ACTIVE = `exportdesk:active:${viewer}`;
   const CURSOR = `exportdesk:cursor:${viewer}`;
@@ -21,6 +22,7 @@
   const TOAST = 20000;
   const SPOKEN = 5000;
   const LOOKED_AT = 400;
+  const HEARD_BY_ALL = 300;
 
   const channel = new BroadcastChannel(LOCK);
   const storage = {
@@ -66,7 +68,7 @@
   const own = () => (content()?.dataset.own ?? "").split(" ").filter(Boolean);
 
   function shows(id) {
-    return Boolean(content()) && (location.pathname === `/exports/${id}` || document.getElementById(`row-${id}`) !== null);
+    return Boolean(content()) && (location.pathname === `${ROOT}exports/${id}` || document.getElementById(`row-${id}`) !== null);
   }
 
   function learn() {
@@ -134,7 +136,7 @@
 
   function listen() {
     const after = cursor();
-    source = new EventSource(after ? `/notices/stream?after=${after}` : "/notices/stream");
+    source = new EventSource(`${ROOT}notices/stream${after ? `?after=${after}` : ""}`);
     const hear = (name, told) => {
       source.addEventListener(name, (event) => told(JSON.parse(event.data)));
     };
@@ -149,12 +151,9 @@
       pass({ signedOut: true });
     });
     source.addEventListener("end", () => {
-      // Whoever still waits for news asks by itself; the stream is not opened again at once.
-      quietUntil = Date.now() + AGAIN;
+      source?.close();
       setActive(new Set());
-      pass({ changed: [] });
-      giveUp();
-      setTimeout(settle, AGAIN + 100);
+      pass({ changed: [], isOver: true });
     });
     // The browser connects again by itself, unless the answer was no stream at all.
     source.addEventListener("open", () => {
@@ -169,6 +168,16 @@
       quietUntil = Date.now() + wait;
       againTimer = setTimeout(settle, wait + 100);
     });
+  }
+
+  // Nothing is active any more. A tab that does not show so yet asks by itself; the stream is not opened again at once,
+  // and its turn is given up when the tabs in line know that.
+  function rest() {
+    quietUntil = Date.now() + AGAIN;
+    waiting?.abort();
+    waiting = null;
+    setTimeout(giveUp, HEARD_BY_ALL);
+    setTimeout(settle, AGAIN + 100);
   }
 
   // Only what some tab knew to be active is news: an old cursor brings ends that were told long ago.
@@ -196,6 +205,7 @@
       isOver = true;
       giveUp();
     }
+    if (message.isOver) rest();
     document.dispatchEvent(new CustomEvent("exportdesk:news", { detail: message }));
   }
 
@@ -237,7 +247,7 @@
     const item = document.createElement("li");
     item.className = `toast tone-${end.tone}`;
     const link = document.createElement("a");
-    link.href = `/exports/${end.export}`;
+    link.href = `${ROOT}exports/${end.export}`;
     link.textContent = end.text;
     const close = document.createElement("button");
     close.type = "button";
@@ -286,7 +296,7 @@
       const shown = new Notification(end.text, { tag: end.id, body: "Exportdesk" });
       shown.addEventListener("click", () => {
         window.focus();
-        location.assign(`/exports/${end.export}`);
+        location.assign(`${ROOT}exports/${end.export}`);
       });
     } catch {
       // Some browsers allow this to service workers alone.

@@ -132,7 +132,9 @@ async def with_content(resources: Resources, export: Export, content: bytes = CO
     """The finished export with another file than the factory's."""
     assert export.file is not None
     file = replace(export.file, size=len(content), sha256=hashlib.sha256(content).hexdigest())
-    resources.storage.path(file.key).write_bytes(content)
+    temporary = resources.storage.temporary(export.id, export.attempt)
+    temporary.write_bytes(content)
+    await resources.storage.keep(temporary, file)
     return await changed(resources, export, file=file)
 
 

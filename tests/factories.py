@@ -95,9 +95,10 @@ async def stored_export(resources: Resources, owner: Viewer, status: Status, **c
         for step in steps:
             await events.record(resources.store, step, at=at, base_url="http://testserver")
     if file := steps[-1].file:
-        path = resources.storage.path(file.key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(CONTENT)
+        temporary = resources.storage.temporary(steps[-1].id, steps[-1].attempt)
+        temporary.write_bytes(CONTENT)
+        await resources.storage.keep(temporary, file)
+        await resources.storage.delete_temporary(steps[-1].id, steps[-1].attempt)
     return steps[-1]
 
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import httpx
 from cli.command_line import COMMAND, environment
 
 from webapp.settings import Settings
 
-LISTENING_SECONDS = 30
+STARTING_SECONDS = 60
 
 
 def environ_of(settings: Settings) -> dict[str, str]:
     """What makes a process read these settings."""
     return environment(
         settings.data_dir,
-        REDIS_URL=str(settings.redis_url),
-        CONFIG=str(settings.config),
+        REDIS_URL=settings.redis_url or "",
+        CONFIG=str(settings.config or ""),
         BASE_URL=settings.base_url,
         PORT=str(settings.port),
         STREAM_HEARTBEAT=f"{settings.stream_heartbeat.total_seconds() * 1000:.0f}ms",
@@ -32,12 +35,13 @@ def environ_of(settings: Settings) -> dict[str, str]:
 
 
 class WebProcess:
-    """On the settings' port, and with their data; `log` is what all its lives wrote."""
+    """On the settings' port, with their data. `log`: what all its lives wrote; `up_since`: when the latest began."""
 
     def __init__(self, settings: Settings) -> None:
         self.port = settings.port
         self.log = Path(settings.data_dir, "web.txt")
         self._environ = environ_of(settings)
+        self.up_since = math.inf
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -46,19 +50,20 @@ class WebProcess:
         return self._process.pid
 
     async def start(self) -> None:
-        """Until it listens."""
+        """Until it answers."""
         with self.log.open("ab") as output:
             self._process = subprocess.Popen((*COMMAND, "web"), env=self._environ, stdout=output, stderr=output)
-        async with asyncio.timeout(LISTENING_SECONDS):
+        async with asyncio.timeout(STARTING_SECONDS), httpx.AsyncClient() as client:
             while True:
                 assert self._process.poll() is None, self.log.read_text()
-                with contextlib.suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                    writer.close()
-                    return
+                with contextlib.suppress(httpx.HTTPError):
+                    await client.get(f"http://127.0.0.1:{self.port}/healthz")
+                    break
                 await asyncio.sleep(0.05)
+        self.up_since = time.monotonic()
 
     async def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self.up_since = math.inf
         if self._process is not None:
             self._process.send_signal(how)
             await asyncio.to_thread(self._process.wait, 30)

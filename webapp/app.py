@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 from collections.abc import AsyncGenerator
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,6 +30,7 @@ from webapp.sealing import Unsealable
 from webapp.settings import Settings
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import AdminNeeded, SignInNeeded
+from webapp.web.edge import Edge
 from webapp.web.failures import RESTARTING, Refused, failure_of
 from webapp.web.security import (
     BodyLimit,
@@ -41,6 +44,8 @@ from webapp.web.security import (
 
 log = logging.getLogger(__name__)
 
+GARBAGE_THRESHOLDS = (50_000, 50, 100)
+"""New objects before the youngest are looked at, and how many of those looks come before one at the older ones."""
 PARTS = ("/live", "/stream")
 """How the addresses of page parts end: whoever asks for one must never be led to a page, not even without htmx."""
 
@@ -69,16 +74,18 @@ def create_app(settings: Settings) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with open_resources(settings) as resources, serving(app, resources):
+            collect_less()
             yield
 
-    return build_app(lifespan)
+    return build_app(lifespan, prefix=urlsplit(settings.base_url).path)
 
 
-def build_app(lifespan: object = None) -> Starlette:
-    """The application without its resources: `serving` gives it some."""
+def build_app(lifespan: object = None, *, prefix: str = "") -> Starlette:
+    """The application without its resources: `serving` gives it some. `prefix` is the path of BASE_URL."""
     return Starlette(
         routes=routes(),
         middleware=[
+            Middleware(Edge, prefix=prefix),
             Middleware(SecurityHeaders),
             Middleware(RequestLog),
             Middleware(KeptPolls),
@@ -89,6 +96,14 @@ def build_app(lifespan: object = None) -> Starlette:
         exception_handlers=dict.fromkeys((*EXPECTED, Exception), answer_failure),  # type: ignore[dict-item]
         lifespan=lifespan,  # type: ignore[arg-type]
     )
+
+
+def collect_less() -> None:
+    """Thousands of open streams are a million objects that stay: looking through them for garbage, as often as
+    CPython does by itself, stops the process for a second. What is loaded by now is never looked at again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 @contextlib.asynccontextmanager
@@ -104,7 +119,8 @@ def answer_failure(request: Request, error: Exception) -> Response:
     """A problem document for API clients, a page (or a bare fragment) for browsers."""
     failure, path = failure_of(error), request.scope["path"]
     if failure.status >= 500 and failure is not RESTARTING:
-        log.error("%s %s: %s", request.method, shown_path(path), failure.code, exc_info=error)
+        trace = None if isinstance(error, Refused) else error
+        log.error("%s %s: %s", request.method, shown_path(path), failure.code, exc_info=trace)
     if path.startswith(("/api/", "/healthz", "/readyz")) or is_receiving(request.scope):
         return problem(failure)
     if path.endswith(PARTS):

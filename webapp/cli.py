@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from webapp.commands.export_codes import EXIT_CODES
@@ -141,6 +142,15 @@ def _add_care(commands: Commands) -> None:
         "What is sealed already stays readable. Restart everything afterwards, then run `exportdesk key finish`.",
     )  # fmt: skip
     _command(keys, "finish", _finish_key, "seal everything under the new key and drop the old one")
+    backup = _command(
+        commands, "backup", _backup, "save the store, its files and its key as one archive",
+        "For a desk with SQLite and local files. Safe while everything runs.",
+    )  # fmt: skip
+    backup.add_argument("file", metavar="FILE", type=Path, help="the archive to write, such as desk.tar")
+    backup.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
+    restore = _command(commands, "restore", _restore, "unpack a backup into a new data folder, every file verified")
+    restore.add_argument("file", metavar="FILE", type=Path, help="an archive that `exportdesk backup` wrote")
+    restore.add_argument("folder", metavar="FOLDER", type=Path, help="the data folder to make")
     _command(commands, "doctor", _doctor, "tell what is wrong with this set-up, and the mend")
     _command(commands, "check", _check, "lint, types and tests of a source checkout: what CI runs")
 
@@ -246,6 +256,18 @@ def _finish_key(_arguments: Arguments) -> int:
     from webapp.commands.key import run_finish
 
     return run_finish(read_settings())
+
+
+def _backup(arguments: Arguments) -> int:
+    from webapp.commands.backup import run_backup
+
+    return run_backup(read_settings(), arguments.file, overwrite=arguments.force)
+
+
+def _restore(arguments: Arguments) -> int:
+    from webapp.commands.backup import run_restore
+
+    return run_restore(arguments.file, arguments.folder)
 
 
 def _doctor(_arguments: Arguments) -> int:

@@ -30,7 +30,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, TypeVar
+from typing import IO, Any, BinaryIO, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -193,7 +193,7 @@ class Client:
         self._token = token
         self._silence = silence
         self._direct = urllib.request.build_opener(_NoRedirect)
-        self._led = urllib.request.build_opener()
+        self._led = urllib.request.build_opener(_LeadElsewhere)
 
     def datasets(self) -> list[Dataset]:
         return self._decoded(self._ask("GET", "/datasets"), _Datasets).items
@@ -289,7 +289,9 @@ class Client:
             raise _unreachable(error) from error
 
     def _refusal(self, error: urllib.error.HTTPError) -> Problem | NotADesk | Unreachable:
-        """A problem document; where there is none (a proxy answered), the status in words."""
+        """A problem document; where there is none (a proxy or a storage answered), the status in words."""
+        host = urlsplit(error.url or self.url).netloc
+        asked = self.url if host == urlsplit(self.url).netloc else f"The storage at {host}"
         with error:
             if error.code in {301, 302, 303, 307, 308}:
                 target = error.headers.get("Location", "another address").split("/api/v1")[0]
@@ -304,9 +306,9 @@ class Client:
             return Problem(error.code, document.code, document.detail, document.errors, retry_after)
         except msgspec.MsgspecError:
             phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else "unknown status"
-            if error.code == HTTPStatus.NOT_FOUND:
+            if error.code == HTTPStatus.NOT_FOUND and asked == self.url:
                 return NotADesk(f"There is no export desk at {self.url}: it answers {error.code} ({phrase}).")
-            return Problem(error.code, "HTTP", f"{self.url} answers {error.code} ({phrase}).", (), retry_after)
+            return Problem(error.code, "HTTP", f"{asked} answers {error.code} ({phrase}).", (), retry_after)
 
     def _decoded(self, reply: _Reply, kind: type[T]) -> T:
         try:
@@ -324,6 +326,24 @@ class _Reply:
     @property
     def retry_after(self) -> float | None:
         return _seconds(self.headers.get("Retry-After"))
+
+
+class _LeadElsewhere(urllib.request.HTTPRedirectHandler):
+    """To a storage, which has ETags of its own: that of the desk's would only make it send the file from its start."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        led = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if led is not None and led.host != req.host:
+            led.remove_header("If-range")
+        return led
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

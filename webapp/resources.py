@@ -62,12 +62,12 @@ def open_holder(settings: Settings) -> CatalogHolder:
 
 @asynccontextmanager
 async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
-    """Raises OutdatedSchema before anything is opened that would have to work with old tables."""
+    """Raises OutdatedSchema before anything is opened that would have to work with old tables; and StorageUnusable."""
     await require_current_schema(settings.database_url)
     store = Store(settings.database_url)
     await store.open()
     redis = queue.connect(broker_url(settings))
-    files = storage.open_storage(settings.storage_url)
+    files = storage.open_storage(settings)
     files.prepare()
     watching: list[asyncio.Task[None]] = []
     try:

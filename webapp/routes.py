@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
-from webapp.api import acks, datasets, events, exports, files, health
+from webapp.api import acks, datasets, events, exports, files, health, metrics
 from webapp.api import callbacks as callback_api
 from webapp.api import deliveries as delivery_api
 from webapp.live.socket import events_socket
@@ -45,6 +45,7 @@ def routes() -> list[BaseRoute]:
         Route("/", home),
         Route("/healthz", health.healthz),
         Route("/readyz", health.readyz),
+        Route("/metrics", metrics.show, methods=["GET"]),
         *pages(),
         Mount("/api/v1", routes=api()),
         Mount("/static", CachedFiles(directory=static_folder())),
@@ -131,6 +132,7 @@ def api() -> list[BaseRoute]:
         resource(EXPORT, GET=exports.show, DELETE=exports.delete),
         Route(EXPORT + "/cancellation", exports.cancel, methods=["POST"]),
         Route(EXPORT + "/retry", exports.retry, methods=["POST"]),
+        Route(EXPORT + "/attempts", exports.attempts_of, methods=["GET"]),
         Route(EXPORT + "/file", files.download, methods=["GET"]),
         Route(EXPORT + "/events", events.of_export, methods=["GET"]),
         Route("/events", events.index, methods=["GET"]),

@@ -9,7 +9,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_network
@@ -28,6 +28,13 @@ class LiveStrategy(StrEnum):
     POLL_THEN_SSE = "poll-then-sse"
     PUSH_THEN_POLL = "push-then-poll"
     POLL_ONLY = "poll-only"
+
+
+class Downloads(StrEnum):
+    """How the files of a bucket reach people: by a signed link to the bucket, or through the web process."""
+
+    LINK = "link"
+    RELAY = "relay"
 
 
 class BadSettings(Exception):
@@ -65,6 +72,12 @@ class Settings:
     callback_allow_private: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
     """Networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+
+    downloads: Downloads = Downloads.LINK
+    s3_credentials: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Those that files were named for; all others are read from the environment by the client of the bucket."""
+
+    s3_allow_http: bool = False
 
     def __repr__(self) -> str:
         return f"Settings(data_dir={str(self.data_dir)!r}, host={self.host!r}, port={self.port})"
@@ -107,15 +120,16 @@ class _Reader:
 
     def text(self, name: str, default: str = "") -> str:
         """The variable, or the content of the file that `NAME_FILE` points to."""
-        key = PREFIX + name
-        if value := self.environ.get(key):
-            return value
-        if path := self.environ.get(key + "_FILE"):
-            try:
-                return Path(path).read_text(encoding="utf-8").strip()
-            except OSError as error:
-                self.problems.append(f"{key}_FILE: cannot read {path} ({error.strerror})")
-        return default
+        return self.environ.get(PREFIX + name) or self.file(PREFIX + name) or default
+
+    def file(self, key: str) -> str:
+        """The content of the file that `key` with `_FILE` points to; empty when there is none."""
+        path = self.environ.get(f"{key}_FILE", "")
+        try:
+            return Path(path).read_text(encoding="utf-8").strip() if path else ""
+        except OSError as error:
+            self.problems.append(f"{key}_FILE: cannot read {path} ({error.strerror})")
+            return ""
 
     def parts(self, name: str) -> tuple[str, ...]:
         """Parts between commas."""
@@ -166,7 +180,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         redis_url=reader.url("REDIS_URL", "redis://", ("redis", "rediss", "unix"))
         if reader.text("REDIS_URL")
         else None,
-        storage_url=reader.url("STORAGE_URL", f"file://{quote(str(data_dir))}/files", ("file",)),
+        storage_url=_storage_url(reader, f"file://{quote(str(data_dir))}/files"),
         config=Path(config).absolute() if config else None,
         secret_keys=_secret_keys(reader, data_dir),
         base_url=_base_url(reader, host, port),
@@ -183,6 +197,9 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         stream_heartbeat=reader.duration("STREAM_HEARTBEAT", "15s"),
         callback_allow_private=_allowed_targets(reader),
         trusted_proxies=_networks(reader, "TRUSTED_PROXIES"),
+        downloads=Downloads(reader.choice("DOWNLOADS", "link", [d.value for d in Downloads])),
+        s3_credentials=_s3_credentials(reader),
+        s3_allow_http=reader.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true"},
     )
     if config and not Path(config).is_file():
         reader.problems.append(f"{PREFIX}CONFIG: there is no file {config}")
@@ -215,6 +232,25 @@ def read_desk_access(environ: Mapping[str, str] | None = None) -> DeskAccess:
 def _base_url(reader: _Reader, host: str, port: int) -> str:
     shown_host = "localhost" if host in {"0.0.0.0", "::", "127.0.0.1"} else host  # noqa: S104
     return reader.url("BASE_URL", f"http://{shown_host}:{port}", ("http", "https")).rstrip("/")
+
+
+def _storage_url(reader: _Reader, default: str) -> str:
+    url = reader.url("STORAGE_URL", default, ("file", "s3"))
+    parts = urlsplit(url)
+    if parts.scheme == "s3" and "@" in parts.netloc:
+        reader.problems.append(
+            f"{PREFIX}STORAGE_URL: credentials belong in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    elif parts.scheme == "s3" and not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", parts.netloc):
+        reader.problems.append(f"{PREFIX}STORAGE_URL: write it as s3://bucket/prefix")
+    return url
+
+
+def _s3_credentials(reader: _Reader) -> Mapping[str, str]:
+    """What AWS_…_FILE points to; the variables themselves win."""
+    names = ("access_key_id", "secret_access_key", "session_token")
+    keys = {name: f"AWS_{name.upper()}" for name in names}
+    return {name: value for name, key in keys.items() if not reader.environ.get(key) and (value := reader.file(key))}
 
 
 def _networks(reader: _Reader, name: str) -> tuple[str, ...]:

@@ -7,13 +7,17 @@ from typing import Any
 from webapp.actions import attempts, trials
 from webapp.actions.sweep import sweep as run_sweep
 from worker.deliver import send
-from worker.supervise import run_attempt
+from worker.slots import Slots, execute
 
 
 async def run_export(ctx: dict[Any, Any], export_id: str) -> None:
     """A wake-up: claims whichever export's turn it is, which need not be the one that was named."""
+    slots: Slots = ctx["slots"]
     if export := await attempts.claim(ctx["resources"]):
-        await run_attempt(ctx["resources"], ctx["children"], export)
+        with slots.one_taken():
+            await execute(ctx["resources"], ctx["children"], export)
+    else:
+        slots.look()
 
 
 async def sweep(ctx: dict[Any, Any]) -> None:

@@ -7,8 +7,8 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -22,10 +22,12 @@ from webapp.domain.callbacks import TIME_LIMITS
 from webapp.queue import QueueName
 from webapp.resources import Resources, broker_url, open_resources
 from webapp.settings import Settings
+from webapp.storage import StorageUnusable
 from worker import jobs
 from worker.children import Children
 from worker.dispatch import Dispatcher
 from worker.guard import Guard
+from worker.slots import Slots, serve_small
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ FOR_EVER = 1_000_000
 class WakefulWorker(Worker):
     """Looks into its queue when it is told to, and once a second besides: quick, and quiet when idle."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, on_wake: Callable[[], None] = lambda: None, **options: Any) -> None:
         super().__init__(
             handle_signals=False,
             poll_delay=POLL_SECONDS,
@@ -53,6 +55,7 @@ class WakefulWorker(Worker):
             **options,
         )
         self._polling = asyncio.Lock()
+        self._on_wake = on_wake
 
     async def _poll_iteration(self) -> None:
         async with self._polling:
@@ -63,6 +66,7 @@ class WakefulWorker(Worker):
         async with bus.listen(self.pool, queue.WAKE_CHANNEL.format(queue=self.queue_name)) as channel:
             while True:
                 if await channel.get_message(timeout=queue.SOCKET_TIMEOUT / 2):
+                    self._on_wake()
                     await self._poll_iteration()
 
     async def run_until_lost(self) -> None:
@@ -94,6 +98,7 @@ class Tools:
 
     children: Children
     guard: Guard
+    slots: Slots = field(default_factory=lambda: Slots(1))
 
 
 def export_worker(resources: Resources, tools: Tools, redis: Any) -> WakefulWorker:
@@ -106,8 +111,9 @@ def export_worker(resources: Resources, tools: Tools, redis: Any) -> WakefulWork
         functions=[func(jobs.run_export, name=queue.RUN_EXPORT, timeout=timeout, keep_result=0)],
         queue_name=QueueName.EXPORTS,
         redis_pool=redis,
-        max_jobs=settings.worker_slots,
-        ctx={"resources": resources, "children": tools.children},
+        max_jobs=tools.slots.common,
+        on_wake=tools.slots.told,
+        ctx={"resources": resources, "children": tools.children, "slots": tools.slots},
     )
 
 
@@ -141,8 +147,11 @@ async def run_workers(settings: Settings, names: Sequence[str]) -> None:
         _children(warm="exports" in names) as children,
         Guard.of(resources) as guard,
     ):
-        tools = Tools(children, guard)
+        await _check_storage(resources)
+        tools = Tools(children, guard, Slots(settings.worker_slots))
         tasks = [asyncio.create_task(_keep_running(name, resources, tools)) for name in names]
+        if "exports" in names:
+            tasks.append(asyncio.create_task(serve_small(resources, children, tools.slots)))
         if "callbacks" in names:
             _collect_less_garbage()
             tasks.append(asyncio.create_task(Dispatcher(resources, guard).run()))
@@ -153,6 +162,14 @@ async def run_workers(settings: Settings, names: Sequence[str]) -> None:
         await asyncio.gather(*tasks, stop, return_exceptions=True)
         for task in done:
             task.result()
+
+
+async def _check_storage(resources: Resources) -> None:
+    """It may come back by itself, so it is only told."""
+    try:
+        await resources.storage.check()
+    except StorageUnusable as error:
+        log.error("finished files cannot be stored: %s. To mend it: %s", error, error.mend)
 
 
 def _collect_less_garbage() -> None:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,6 +28,9 @@ from worker.messages import Assignment, Failed, Finished, Message, Progressed
 
 log = logging.getLogger(__name__)
 
+TOLD_AFTER = 0.2
+"""Seconds that putting a file into its place takes before pages are told of it."""
+
 
 class Superseded(Exception):
     """The attempt was cancelled or given up while it ran: nothing more may be written for it."""
@@ -46,6 +49,9 @@ class Attempt:
     url: str
     temporary: Path
     limit: timedelta
+    ends_at: float
+    """On the monotonic clock."""
+
     progress: Progress = field(default_factory=lambda: Progress(Phase.COUNTING, 0, None, 0))
 
 
@@ -66,6 +72,7 @@ async def run_attempt(resources: Resources, children: Children, export: Export) 
         ),
         resources.storage.temporary(export.id, export.attempt),
         limit,
+        time.monotonic() + limit.total_seconds(),
     )
     try:
         await _supervise(resources, children, attempt)
@@ -86,8 +93,7 @@ async def _supervise(resources: Resources, children: Children, attempt: Attempt)
             outcome = await _watch(resources, child, attempt)
         except OverTime:
             await child.stop()
-            error = export_error(ErrorCode.TIMEOUT, limit=in_words(attempt.limit))
-            await attempts.time_out(resources, attempt.export, error)
+            await _time_out(resources, attempt)
             return
         except (Superseded, asyncio.CancelledError):
             await child.stop()
@@ -101,6 +107,11 @@ async def _supervise(resources: Resources, children: Children, attempt: Attempt)
             await attempts.fail(resources, attempt.export, _error(attempt, outcome))
         case _:
             await attempts.fail(resources, attempt.export, export_error(ErrorCode.WORKER_LOST))
+
+
+async def _time_out(resources: Resources, attempt: Attempt) -> None:
+    error = export_error(ErrorCode.TIMEOUT, limit=in_words(attempt.limit))
+    await attempts.time_out(resources, attempt.export, error)
 
 
 @contextlib.asynccontextmanager
@@ -117,18 +128,17 @@ async def _child(children: Children, attempt: Attempt) -> AsyncGenerator[Child]:
 
 async def _watch(resources: Resources, child: Child, attempt: Attempt) -> Message | None:
     """Until the child says how it ended, or ends without a word (None). Beats the heart once a second."""
-    ends_at = time.monotonic() + attempt.limit.total_seconds()
     beat_at = 0.0
     receiving = asyncio.create_task(child.receive())
     try:
         while True:
             now = time.monotonic()
-            if now >= ends_at:
+            if now >= attempt.ends_at:
                 raise OverTime
             if now >= beat_at:
                 beat_at = now + limits.HEARTBEAT_EVERY
                 await _beat(resources, attempt)
-            await asyncio.wait({receiving}, timeout=max(0.0, min(beat_at, ends_at) - now))
+            await asyncio.wait({receiving}, timeout=max(0.0, min(beat_at, attempt.ends_at) - now))
             if receiving.done():
                 message = receiving.result()
                 if not isinstance(message, Progressed):
@@ -158,15 +168,42 @@ async def _beat(resources: Resources, attempt: Attempt) -> None:
 async def _keep(resources: Resources, attempt: Attempt, finished: Finished) -> None:
     """The file goes into its place first; it is only spoken of when the status change is committed."""
     export = attempt.export
-    options = parse_options(export.options, export.format, defaults=API_DEFAULTS)
-    key = resources.storage.key(export.id, export.attempt, file_extension(export.format, options))
+    file = _described(resources, attempt, finished)
     try:
-        await resources.storage.keep(attempt.temporary, key)
+        await _store(resources, attempt, file)
     except AttemptFailed as failure:
         await attempts.fail(resources, export, export_error(failure.code, **failure.details))
         return
-    file = ExportFile(
-        key=key,
+    except OverTime:
+        await _time_out(resources, attempt)
+        return
+    warnings = tuple(FormatWarning(*warning) for warning in finished.warnings)
+    if await attempts.finish(resources, export, file, warnings) is None:
+        await resources.storage.delete(file.key)
+
+
+async def _store(resources: Resources, attempt: Attempt, file: ExportFile) -> None:
+    """Beats the heart for as long as it takes. Raises AttemptFailed, OverTime and Superseded; then nothing is kept."""
+    attempt.progress = replace(attempt.progress, phase=Phase.UPLOADING, bytes=file.size)
+    keeping = asyncio.create_task(resources.storage.keep(attempt.temporary, file))
+    wait = TOLD_AFTER
+    try:
+        while not (await asyncio.wait({keeping}, timeout=wait))[0]:
+            if time.monotonic() >= attempt.ends_at:
+                raise OverTime
+            await _beat(resources, attempt)
+            wait = limits.HEARTBEAT_EVERY
+        keeping.result()
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+def _described(resources: Resources, attempt: Attempt, finished: Finished) -> ExportFile:
+    export = attempt.export
+    options = parse_options(export.options, export.format, defaults=API_DEFAULTS)
+    return ExportFile(
+        key=resources.storage.key(export.id, export.attempt, file_extension(export.format, options)),
         name=file_name(attempt.dataset.title, export.created_at, export.format, options),
         size=finished.size,
         rows=finished.rows,
@@ -174,9 +211,6 @@ async def _keep(resources: Resources, attempt: Attempt, finished: Finished) -> N
         content_type=content_type(export.format, options),
         expires_at=export.created_at,
     )
-    warnings = tuple(FormatWarning(*warning) for warning in finished.warnings)
-    if await attempts.finish(resources, export, file, warnings) is None:
-        await resources.storage.delete(key)
 
 
 def _assignment(attempt: Attempt) -> Assignment:

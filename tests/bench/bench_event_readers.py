@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import itertools
 import json
-import shutil
+import os
 import signal
 import statistics
 import subprocess
@@ -51,7 +51,7 @@ AT_ONCE = 50
 NCHAN = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
 NGINX = """
 load_module {module};
-worker_processes 1;
+master_process off;
 daemon off;
 pid {folder}/nginx.pid;
 error_log {folder}/nginx.log warn;
@@ -78,12 +78,16 @@ class Contest:
 
     name: str
     port: int
+    pid: int
     tell: Callable[[], Awaitable[float]]
     latencies: list[float] = field(default_factory=list)
     """Milliseconds, of every reader and every change."""
 
     slowest: list[float] = field(default_factory=list)
     """Of each change."""
+
+    seconds: float = 0.0
+    """Of processor time that its server took."""
 
     def percentile(self, percent: int) -> float:
         return statistics.quantiles(self.latencies, n=100)[percent - 1]
@@ -119,7 +123,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1, help="how many the readers share")
     parser.add_argument("--pid-file", type=Path, help="where to put the number of the web process, for a profiler")
     chosen = parser.parse_args()
-    if not NCHAN.exists() or not shutil.which("nginx"):
+    if not NCHAN.exists():
         sys.exit("rival missing: install nginx and libnginx-mod-nchan")
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_compare(Path(folder), chosen))
@@ -131,23 +135,27 @@ async def _compare(folder: Path, chosen: argparse.Namespace) -> None:
     environ = environment(folder / "data", PORT=str(port), REDIS_URL=f"unix://{folder}/redis.sock")
     settings = read_settings(environ)
     await migrate(settings.database_url)
-    nginx = ["nginx", "-e", f"{folder}/nginx.log", "-p", str(folder), "-c", f"{folder}/nginx.conf"]
+    nginx = ["/usr/sbin/nginx", "-e", f"{folder}/nginx.log", "-p", str(folder), "-c", f"{folder}/nginx.conf"]
     with (
         broker(folder),
         _running([*COMMAND, "web"], environ, folder / "web.txt") as web,
-        _running(nginx, None, folder / "nginx.txt"),
+        _running(nginx, None, folder / "nginx.txt") as rival,
     ):
         await asyncio.gather(_until_listening(port), _until_listening(rival_port))
         if chosen.pid_file:
             chosen.pid_file.write_text(str(web))
         async with open_resources(settings) as resources, aiohttp.ClientSession() as session:
-            await _run(chosen, resources, session, (port, web), rival_port)
+            await _run(chosen, resources, session, (port, web), (rival_port, rival))
 
 
 async def _run(
-    chosen: argparse.Namespace, resources: Resources, session: aiohttp.ClientSession, ours: tuple[int, int], rival: int
+    chosen: argparse.Namespace,
+    resources: Resources,
+    session: aiohttp.ClientSession,
+    ours: tuple[int, int],
+    rival: tuple[int, int],
 ) -> None:
-    port, web = ours
+    (port, web), (rival_port, nginx) = ours, rival
     tokens, waiting, message = await _seed(resources, chosen)
     exports = iter(waiting)
     told = itertools.count(1)
@@ -159,42 +167,48 @@ async def _run(
         at = time.monotonic()
         headers = {"X-EventSource-Event": "export.cancelled"}
         content = message[: -len(str(number := next(told)))] + str(number)
-        async with session.post(f"http://127.0.0.1:{rival}/tell", data=content, headers=headers) as response:
+        async with session.post(f"http://127.0.0.1:{rival_port}/tell", data=content, headers=headers) as response:
             assert response.status in {201, 202}
         return at
 
-    contests = [Contest("exportdesk web", port, change), Contest("nginx + nchan", rival, publish)]
-    readers = Readers(await _start_readers())
+    contests = [Contest("exportdesk web", port, web, change), Contest("nginx + nchan", rival_port, nginx, publish)]
+    process = await _start_readers()
+    readers = Readers(process)
     await readers.open(port, [_request("/api/v1/events", tokens[0])] * 10)
     await asyncio.sleep(1)
     before = _resident_kib(web)
     await readers.open(port, [_request("/api/v1/events", tokens[n % len(tokens)]) for n in range(chosen.readers - 10)])
     await asyncio.sleep(2)
     memory = (_resident_kib(web) - before) / (chosen.readers - 10)
-    await readers.open(rival, [_request("/listen")] * chosen.readers)
+    await readers.open(rival_port, [_request("/listen")] * chosen.readers)
     for lap in range(chosen.changes + 1):
         for contest in contests:
             await _lap(contest, readers, is_counted=lap > 0)
+    process.terminate()
+    await process.wait()
     after = (_resident_kib(web) - before) / (chosen.readers - 10)
     _report(contests, chosen, len(message), memory, after)
 
 
 async def _lap(contest: Contest, readers: Readers, *, is_counted: bool) -> None:
     await readers.expect(contest.port)
+    before = _cpu_seconds(contest.pid)
     at = await contest.tell()
     found = [(moment - at) * 1000 for moment in await readers.read()]
     await asyncio.sleep(REST_SECONDS)
     if is_counted:
         contest.latencies += found
         contest.slowest.append(max(found))
+        contest.seconds += _cpu_seconds(contest.pid) - before
 
 
 def _report(contests: list[Contest], chosen: argparse.Namespace, size: int, memory: float, after: float) -> None:
     ours, rival = contests
-    print(f"{'milliseconds':20}{'p50':>8}{'p99':>8}{'max':>8}   the last reader, change by change")
+    print(f"{'milliseconds':20}{'p50':>8}{'p99':>8}{'max':>8}{'cpu µs':>8}   the last reader, change by change")
     for contest in contests:
         slowest = " ".join(f"{each:.0f}" for each in contest.slowest)
         figures = f"{contest.percentile(50):8.1f}{contest.percentile(99):8.1f}{max(contest.latencies):8.1f}"
+        figures += f"{contest.seconds * 1e6 / len(contest.latencies):8.1f}"
         print(f"{contest.name:20}{figures}   {slowest}")
     print(f"{chosen.readers} readers under {chosen.tokens} token(s), {chosen.changes} changes of {size} bytes each")
     print(f"KiB of the web process for an open reader: {memory:.1f}, after all changes {after:.1f}")
@@ -234,6 +248,11 @@ def _request(path: str, token: str | None = None) -> str:
 def _resident_kib(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

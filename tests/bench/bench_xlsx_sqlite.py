@@ -13,7 +13,7 @@ RIVALS = str(Path(__file__).with_name("rivals.py"))
 
 
 def main() -> None:
-    chosen = arguments(__doc__ or "", rows=100_000).parse_args()
+    chosen = arguments(__doc__ or "", rows=300_000).parse_args()
     path = sqlite_file(chosen.rows)
     ours, theirs = workplace("ours.xlsx"), workplace("theirs.xlsx")
     runners = [Runner("exportdesk", lambda: export(f"sqlite:///{path}", SQL, "xlsx", ours))]

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from browser.test_live_pages import until
+from browser.test_tabs import OpenStreams
 from callback_rows import attempt, owe, put
 from callback_workers import callbacks_working
 from cli.command_line import free_port
@@ -140,6 +142,26 @@ async def test_the_list_is_told_by_one_stream(page: Page, server: Any, resources
     await expect(page.locator(f"#row-{first.id} .badge")).to_have_text("Paused")
     assert server.log.count("/callbacks/stream") == 1
     assert server.log.count("/callbacks/live") == 3
+
+
+async def test_tabs_share_one_stream_and_all_stay_true(
+    context: BrowserContext, server: Any, resources: Resources, admin: Viewer
+) -> None:
+    server.log.app = streams = OpenStreams(server.log.app)
+    endpoint = await register(resources, "https://93.184.216.34/one")
+    tabs = [await context.new_page() for _ in range(3)]
+    for tab in tabs:
+        await tab.goto("/callbacks")
+    await until(lambda: streams.now == {"element": 1})
+    await endpoints.pause(resources, admin, endpoint.id)
+    for tab in tabs:
+        await expect(tab.locator(f"#row-{endpoint.id} .badge")).to_have_text("Paused")
+    await tabs[0].close()
+    await until(lambda: streams.now == {"element": 1})
+    await endpoints.resume(resources, admin, endpoint.id)
+    for tab in tabs[1:]:
+        await expect(tab.locator(f"#row-{endpoint.id} .badge")).to_have_text("Active")
+    assert streams.most == {"element": 1}
 
 
 async def test_the_log_selects_and_redelivers_and_keeps_what_is_ticked(

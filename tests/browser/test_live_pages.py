@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from factories import export_file
+from factories import changed, export_file
 from playwright.async_api import BrowserContext, Page, Route, expect
 from sqlalchemy import select
 
@@ -103,14 +103,16 @@ async def test_an_export_that_ends_while_it_is_polled_opens_no_stream(
     assert server.log.count(path + "/stream") == 0
 
 
-async def test_a_page_opened_after_the_end_asks_for_nothing(page: Page, server, make_export) -> None:
+async def test_pages_with_nothing_active_ask_for_nothing(context: BrowserContext, server, make_export) -> None:
+    """For as long as three polls would take."""
     export = await make_export(Status.SUCCESS)
-    await page.goto(f"/exports/{export.id}")
-    await expect(page.get_by_role("link", name="Download")).to_be_visible()
-    await page.wait_for_load_state("networkidle")
-    seen = len(server.log.seen)
-    await asyncio.sleep(3)
-    assert len(server.log.seen) == seen
+    for path in (f"/exports/{export.id}", "/exports", "/docs"):
+        page = await context.new_page()
+        await page.goto(path)
+        await page.wait_for_load_state("networkidle")
+    seen = list(server.log.seen)
+    await asyncio.sleep(6.5)
+    assert server.log.seen == seen
 
 
 async def acks_of(resources: Resources) -> list[tuple[str, str]]:
@@ -196,6 +198,28 @@ async def test_a_web_process_that_restarts_is_found_again(page: Page, server, re
     await expect(page.get_by_role("link", name="Download")).to_be_visible()
 
 
+async def test_a_server_that_was_away_and_is_back_is_streamed_from_at_once(
+    page: Page, server, resources, make_export
+) -> None:
+    export = await make_export(Status.PROCESSING)
+    path = f"/exports/{export.id}"
+    await page.goto(path)
+    await until(lambda: server.log.count(path + "/stream") == 1)
+    await page.wait_for_function("document.getElementById('live')._htmx?.sse?.reader")
+
+    async def refuse(route: Route) -> None:
+        await route.abort()
+
+    await page.route("**/exports/**", refuse)
+    await page.evaluate("document.getElementById('live')._htmx.sse.reader.cancel()")
+    await expect(page.locator("#live-notice")).to_contain_text("does not answer")
+    await page.unroute("**/exports/**")
+    await until(lambda: server.log.count(path + "/stream") == 2)
+    assert server.log.count(path + "/live", "fallback=") == 0
+    await finish(resources, export)
+    await expect(page.get_by_role("link", name="Download")).to_be_visible()
+
+
 async def test_two_tabs_see_the_same_end(context: BrowserContext, resources, make_export) -> None:
     export = await make_export(Status.PROCESSING)
     tabs = [await context.new_page() for _ in range(2)]
@@ -250,6 +274,21 @@ async def test_the_list_is_live_with_one_stream_for_all_rows(page: Page, server,
     assert await is_silent(server)
     assert server.log.count(CONFIRMED) <= 2
     assert server.log.count("/exports/stream") == 1
+
+
+async def test_what_is_deleted_elsewhere_leaves_the_list_while_another_runs(
+    page: Page, server, resources, make_export, user: Viewer
+) -> None:
+    """It leaves no event, and its rows are no progress that went back."""
+    done, running = await make_export(Status.SUCCESS), await make_export(Status.PROCESSING)
+    await changed(resources, done, rows_done=1_000_000)
+    await report(resources, running, 100)
+    await page.goto("/exports")
+    await until(lambda: server.log.count("/exports/stream") == 1)
+    await exports.delete(resources, user, done.id)
+    await expect(page.locator(f"#row-{done.id}")).to_have_count(0)
+    await report(resources, running, 200)
+    await expect(page.locator("#live progress")).to_have_attribute("value", "20")
 
 
 async def test_a_page_that_went_offline_says_so_and_comes_back(

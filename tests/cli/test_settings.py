@@ -42,3 +42,33 @@ def test_after_a_rotation_the_first_key_is_the_new_one(tmp_path):
 
 def test_no_secret_is_in_what_settings_look_like(tmp_path):
     assert "n" * 16 not in repr(settings(tmp_path, SECRET_KEY="n" * 16))
+
+
+@pytest.mark.parametrize("url", ["s3://files", "s3://files/desk/one", "file:///srv/files"])
+def test_where_files_are_kept(tmp_path, url):
+    assert settings(tmp_path, STORAGE_URL=url).storage_url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("s3:///prefix", "write it as s3://bucket/prefix"),
+        ("s3://UPPER", "write it as s3://bucket/prefix"),
+        ("s3://key:hush@files", "credentials belong in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        ("ftp://files", "must start with file:// or s3://"),
+    ],
+)
+def test_where_they_cannot_be_kept(tmp_path, url, told):
+    with pytest.raises(BadSettings) as caught:
+        settings(tmp_path, STORAGE_URL=url)
+    assert caught.value.problems == [f"EXPORTDESK_STORAGE_URL: {told}"]
+
+
+def test_credentials_of_a_bucket_may_be_in_files(tmp_path):
+    (tmp_path / "secret").write_text("of the file\n")
+    path = str(tmp_path / "secret")
+    given = {"AWS_SECRET_ACCESS_KEY_FILE": path, "AWS_ACCESS_KEY_ID_FILE": path, "AWS_ACCESS_KEY_ID": "of the variable"}
+    found = read_settings({"EXPORTDESK_DATA_DIR": str(tmp_path), **given, "AWS_ALLOW_HTTP": "true"})
+    assert (dict(found.s3_credentials), found.s3_allow_http) == ({"secret_access_key": "of the file"}, True)
+    with pytest.raises(BadSettings, match="AWS_SESSION_TOKEN_FILE: cannot read"):
+        read_settings({"EXPORTDESK_DATA_DIR": str(tmp_path), "AWS_SESSION_TOKEN_FILE": str(tmp_path / "none")})

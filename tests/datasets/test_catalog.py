@@ -23,6 +23,7 @@ SCHEMES = " or ".join(f"{scheme}://" for scheme in READERS)
 GOOD = """
 [sources.air]
 url = "sqlite:///air.db"
+max_running = 4
 
 [datasets.flights]
 title = "Flights"
@@ -34,6 +35,7 @@ roles = ["admin"]
 row_limit = 5_000_000
 execution_limit = "30m"
 max_attempts = 5
+max_running = 1
 
 [datasets.flights.parameters.origin]
 type = "choice"
@@ -83,6 +85,7 @@ def test_a_dataset_is_read_with_all_its_settings(tmp_path: Path) -> None:
         timedelta(minutes=30),
         5,
     )
+    assert (flights.max_running, load(tmp_path, GOOD).sources["air"].max_running) == (1, 4)
     origin, since = flights.parameters
     assert origin.choices == (Choice("JFK", "JFK"), Choice("EWR", "Newark"))
     assert (since.label, since.default, since.minimum) == ("Since", "today - 30d", "2013-01-01")
@@ -93,6 +96,7 @@ def test_what_is_left_out_has_defaults(tmp_path: Path) -> None:
     assert planes.formats == tuple(FORMATS)
     assert planes.roles == frozenset(Role)
     assert (planes.row_limit, planes.max_bytes, planes.execution_limit, planes.max_attempts) == (None, None, None, 3)
+    assert planes.max_running is None
 
 
 def test_a_role_sees_only_its_datasets(tmp_path: Path) -> None:
@@ -143,6 +147,7 @@ def test_all_mistakes_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
 url = "gopher://me:hunter2@host/db"
 [sources.Sea]
 uri = "sqlite:///x.db"
+max_running = 0
 [datasets.flights]
 tilte = "Flights"
 source = "aire"
@@ -167,27 +172,28 @@ type = "dat"
         (4, "sources.Sea: a name is a small letter, then at most 62 small letters, digits, _ and -."),
         (4, "sources.Sea: url is missing."),
         (5, "sources.Sea: There is no setting uri here. Did you mean url?"),
-        (6, "datasets.flights: title is missing."),
-        (7, "datasets.flights: There is no setting tilte here. Did you mean title?"),
-        (8, "datasets.flights: There is no [sources.aire]. Did you mean air?"),
-        (12, "datasets.flights: sql uses :sinse, which is not declared as a parameter. Did you mean since?"),
+        (6, "sources.Sea: max_running must be a whole number from 1 to 1,000."),
+        (7, "datasets.flights: title is missing."),
+        (8, "datasets.flights: There is no setting tilte here. Did you mean title?"),
+        (9, "datasets.flights: There is no [sources.aire]. Did you mean air?"),
+        (13, "datasets.flights: sql uses :sinse, which is not declared as a parameter. Did you mean since?"),
         (
-            13,
+            14,
             f"datasets.flights: formats must be one of {', '.join(FORMATS)}, not 'xslx'. Did you mean xlsx?",
         ),
-        (14, "datasets.flights: roles must be one of user, admin, not 'root'."),
-        (15, "datasets.flights: row_limit must be a whole number from 1 to 1,000,000,000,000."),
-        (16, "datasets.flights: execution_limit: write a number and a unit, such as 90s, 30m, 12h or 7d."),
-        (17, "datasets.flights: max_attempts must be a whole number from 1 to 10."),
-        (18, "datasets.flights: sql never uses the parameter :since."),
+        (15, "datasets.flights: roles must be one of user, admin, not 'root'."),
+        (16, "datasets.flights: row_limit must be a whole number from 1 to 1,000,000,000,000."),
+        (17, "datasets.flights: execution_limit: write a number and a unit, such as 90s, 30m, 12h or 7d."),
+        (18, "datasets.flights: max_attempts must be a whole number from 1 to 10."),
+        (19, "datasets.flights: sql never uses the parameter :since."),
         (
-            19,
+            20,
             "datasets.flights.parameters.since: type must be one of string, integer, number, boolean, date, datetime, "
             "choice, choices, list, not 'dat'. Did you mean date?",
         ),
-        (20, "datasets.empty: title is missing."),
-        (20, "datasets.empty: source is missing."),
-        (20, "datasets.empty: sql is missing."),
+        (21, "datasets.empty: title is missing."),
+        (21, "datasets.empty: source is missing."),
+        (21, "datasets.empty: sql is missing."),
     ]
 
 
@@ -377,7 +383,7 @@ def test_the_check_runs_every_query_and_names_its_line(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "air.db")) as connection:
         connection.execute("CREATE TABLE flights (day DATE, origin TEXT)")
     found = check_catalog(load(tmp_path, GOOD), tmp_path / "exportdesk.toml")
-    assert [(problem.line, "planes" in problem.message) for problem in found] == [(29, True)]
+    assert [(problem.line, "planes" in problem.message) for problem in found] == [(31, True)]
 
 
 def test_the_check_tells_a_missing_file_once(tmp_path: Path) -> None:

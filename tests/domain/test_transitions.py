@@ -37,6 +37,7 @@ from webapp.domain.exports import (
 )
 from webapp.domain.ids import ALPHABET, is_id, new_id
 from webapp.domain.limits import retry_after
+from webapp.domain.turns import Place
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LATER = NOON + timedelta(seconds=10)
@@ -352,16 +353,16 @@ def test_the_event_of_every_status(export: Export, expected: str):
 
 CONTRACT = """id dataset params format options status version attempt progress rows_done rows_total bytes eta_seconds
 queue_position created_at queued_at started_at completed_at expired_at cancelled_at file error warnings owner"""
-ADDED = {"phase", "retry_at"}
-"""Not in interfaces.md, but shown by the pages: what is being done, and when the next try comes."""
+ADDED = {"phase", "retry_at", "expected_start_at"}
+"""Not in interfaces.md, but shown by the pages: what is being done, when the next try comes and when it may start."""
 FILE_FIELDS = ["name", "size", "rows", "sha256", "content_type", "expires_at", "download_url"]
 
 
 @pytest.mark.parametrize("status", Status)
 def test_a_snapshot_has_exactly_the_fields_of_the_contract(status: Status):
-    shown = snapshot(an_export(status), base_url="http://desk", now=LATER, queue_position=3)
+    shown = snapshot(an_export(status), base_url="http://desk", now=LATER, place=Place(3, LATER))
     assert set(shown) == set(CONTRACT.split()) | ADDED
-    assert shown["queue_position"] == 3
+    assert (shown["queue_position"], shown["expected_start_at"]) == (3, rfc3339(LATER))
     assert shown["status"] == status.value
 
 

@@ -17,7 +17,7 @@ from webapp.domain.errors import ErrorCode
 from webapp.domain.exports import Status
 from webapp.domain.formats import API_DEFAULTS
 from webapp.resources import Resources
-from webapp.storage import Storage
+from webapp.storage import LocalStorage
 from webapp.store import exports as rows
 from worker.children import Children
 from worker.supervise import run_attempt
@@ -38,7 +38,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 async def test_a_full_disk_fails_the_export_and_leaves_room_for_the_next(
     resources: Resources, user: Viewer, small_disk: Path
 ) -> None:
-    cramped = replace(resources, storage=Storage(small_disk))
+    cramped = replace(resources, storage=LocalStorage(small_disk))
     cramped.storage.prepare()
     children = Children()
     outcomes: list[tuple[Status, ErrorCode | None]] = []

@@ -2,67 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 
-import pytest
+from worker_processes import WorkerStarter, order_slow, until
 
-from webapp.actions import exports
 from webapp.domain.access import Viewer
-from webapp.domain.exports import Export, Status
-from webapp.domain.formats import API_DEFAULTS
+from webapp.domain.exports import Status
 from webapp.resources import Resources
 from webapp.store import events
-from webapp.store import exports as rows
-
-WorkerStarter = Callable[[str], "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def start_worker(resources: Resources, tmp_path: object) -> Iterator[WorkerStarter]:
-    """Starts real worker processes on this test's store and broker; ends those that are left."""
-    settings = resources.settings
-    environment = {
-        **os.environ,
-        "EXPORTDESK_DATA_DIR": str(settings.data_dir),
-        "EXPORTDESK_REDIS_URL": str(settings.redis_url),
-        "EXPORTDESK_CONFIG": str(settings.config),
-    }
-    running: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-m", "worker", name], env=environment, stderr=subprocess.DEVNULL)
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
-
-
-async def order_slow(resources: Resources, viewer: Viewer, rows_wanted: int) -> Export:
-    wanted = exports.Order("slow", {"rows": rows_wanted}, "csv", {})
-    export, _ = await exports.order(resources, viewer, wanted, defaults=API_DEFAULTS)
-    return export
-
-
-async def until(resources: Resources, export: Export, *, seconds: float, having: Callable[[Export], bool]) -> Export:
-    ends = time.monotonic() + seconds
-    while True:
-        found = await rows.get(resources.store, export.id)
-        assert found is not None
-        if having(found):
-            return found
-        assert time.monotonic() < ends, f"still {found.status} at {found.rows_done} rows"
-        await asyncio.sleep(0.1)
 
 
 async def test_an_export_whose_worker_is_killed_ends_success_once(

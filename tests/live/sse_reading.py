@@ -78,6 +78,8 @@ class Stream:
                 fields.get("event", ["message"])[-1], "\n".join(fields.get("data", [])), fields.get("id", [""])[-1]
             )
             fields = {}
+            if not message.data:
+                continue  # such as a retry alone: no event, says the standard
             if message.event == "heartbeat":
                 self.heartbeats += 1
             else:

@@ -12,8 +12,9 @@ import pytest
 from factories import stored_export
 from live.sse_reading import opened
 
-from webapp.actions import exports
+from webapp.actions import attempts, exports
 from webapp.domain.access import Viewer
+from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.exports import Export, Status
 from webapp.resources import Resources
 from webapp.settings import LiveStrategy
@@ -53,6 +54,23 @@ async def test_a_stream_that_comes_later_tells_what_ended_meanwhile(
     async with opened(client, f"{URL}?after={cursor}") as stream:
         assert [message.event for message in await stream.rest()] == ["ended", "active", "changed", "end"]
     async with opened(client, URL) as stream:
+        assert [message.event for message in await stream.rest()] == ["active", "changed", "end"]
+
+
+async def test_what_failed_and_is_tried_again_has_not_ended(
+    client: httpx.AsyncClient, resources: Resources, make_export: ExportMaker
+) -> None:
+    export = await make_export(Status.PROCESSING)
+    async with opened(client, URL) as stream:
+        await stream.until("changed")
+        await attempts.hand_back(resources, export)
+        [changed] = await stream.until("changed")
+        assert export.id in json.loads(changed.data)
+        again = await attempts.claim(resources)
+        assert again is not None
+        await attempts.fail(resources, again, export_error(ErrorCode.QUERY_ERROR, detail="no such table"))
+        *_, ended = await stream.until("ended")
+        assert json.loads(ended.data)["text"] == "Things failed."
         assert [message.event for message in await stream.rest()] == ["active", "changed", "end"]
 
 

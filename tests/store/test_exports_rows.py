@@ -1,4 +1,4 @@
-"""Rows of `exports` and `events` on both databases: round trips, compare-and-set, pages, filters, whose turn it is."""
+"""Rows of `exports` and `events` on both databases: round trips, compare-and-set, pages, filters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fresh_stores import person
 from webapp.domain.access import Viewer
 from webapp.domain.errors import ErrorCode, ExportError
 from webapp.domain.events import snapshot
-from webapp.domain.exports import Export, ExportFile, FormatWarning, Phase, Status
+from webapp.domain.exports import Export, ExportFile, FormatWarning, Lane, Phase, Status
 from webapp.resources import Resources
 from webapp.store import events
 from webapp.store import exports as rows
@@ -58,6 +58,7 @@ def full_export(owner: str) -> Export:
         error=ExportError(ErrorCode.STORAGE_ERROR, "Nicht möglich.", True),
         warnings=(FormatWarning("CUT", "Gekürzt.", 3), FormatWarning("WIDE", "Wide.", 1)),
         labels={"search": {"ü": "Ü, „groß“"}},
+        lane=Lane.SMALL,
     )
 
 
@@ -295,7 +296,7 @@ async def test_text_is_found_as_it_is_written(store: Store, writer: Viewer, text
     assert {export.params["p"] for export in hits} == set(found)
 
 
-# Counts and places
+# Counts
 
 
 async def test_active_exports_are_counted_for_one_person(store: Store, each_resources: Resources, writer: Viewer):
@@ -306,66 +307,6 @@ async def test_active_exports_are_counted_for_one_person(store: Store, each_reso
     assert await rows.count_active(store, other.id) == 0
     assert await rows.exists_any(store, writer.id)
     assert not await rows.exists_any(store, other.id)
-
-
-async def test_the_place_in_the_queue(store: Store, writer: Viewer):
-    third, second_, first = [await put_queued(store, writer, at) for at in (3, 2, 1)]
-    same = await put_queued(store, writer, 3)
-    assert [await rows.queue_position(store, e) for e in (first, second_)] == [1, 2]
-    tied = sorted((third, same), key=lambda export: export.id)
-    assert [await rows.queue_position(store, e) for e in tied] == [3, 4]
-    running = await put_running(store, writer)
-    assert await rows.queue_position(store, running) is None
-
-
-async def claimable(store: Store, *, at: float = 100, limit: int = 2) -> str | None:
-    export = await rows.next_claimable(store, at=second(at), max_running_per_user=limit)
-    return export.id if export else None
-
-
-async def test_nobody_waits_nobody_is_next(store: Store, writer: Viewer):
-    for status in Status:
-        if status is not Status.QUEUED:
-            await put(store, writer, status=status)
-    assert await claimable(store) is None
-
-
-async def test_who_waits_longest_is_next_and_ties_go_by_id(store: Store, writer: Viewer):
-    await put_queued(store, writer, 2)
-    tied = [await put_queued(store, writer, 1), await put_queued(store, writer, 1)]
-    assert await claimable(store) == min(export.id for export in tied)
-
-
-async def test_the_person_with_the_fewest_running_is_next(store: Store, each_resources: Resources, writer: Viewer):
-    other = await person(each_resources, "somebody")
-    first = await put_queued(store, writer, 1)
-    theirs = await put_queued(store, other, 50)
-    assert await claimable(store) == first.id
-    await put_running(store, writer)
-    assert await claimable(store) == theirs.id
-    await put_running(store, other)
-    assert await claimable(store) == first.id
-
-
-async def test_nobody_gets_more_than_the_limit(store: Store, each_resources: Resources, writer: Viewer):
-    other = await person(each_resources, "somebody")
-    await put_queued(store, writer, 1)
-    await put_running(store, writer)
-    assert await claimable(store, limit=2) is not None
-    assert await claimable(store, limit=1) is None
-    await put_running(store, other)
-    theirs = await put_queued(store, other, 2)
-    await put_running(store, writer)
-    assert await claimable(store, limit=2) == theirs.id
-    await put_running(store, other)
-    assert await claimable(store, limit=2) is None
-
-
-async def test_a_retry_is_next_only_when_its_time_has_come(store: Store, writer: Viewer):
-    waiting = await put_queued(store, writer, 1, retry_at=second(60))
-    later = await put_queued(store, writer, 2)
-    assert await claimable(store, at=59.999) == later.id
-    assert await claimable(store, at=60) == waiting.id
 
 
 # What the sweep looks for

@@ -32,6 +32,7 @@ from webapp.domain.access import NotFound, QuotaExceeded, Viewer
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.exports import ACTIVE, Export, IllegalTransition, Phase, Status
 from webapp.domain.formats import API_DEFAULTS
+from webapp.domain.turns import aged_before
 from webapp.resources import Resources, open_resources
 from webapp.settings import Settings
 from webapp.store import exports as rows
@@ -92,6 +93,8 @@ class Model:
 
     def to(self, status: Status, versions: int = 1) -> None:
         self.status, self.version = status, self.version + versions
+        if status is Status.QUEUED:
+            self.started_at = None
 
 
 class World:
@@ -270,7 +273,7 @@ class Histories(RuleBasedStateMachine):
     def claim_one(self) -> None:
         export = self.run(attempts.claim(self.resources))
         due = [
-            (self.running(m.owner), m.queued_at, id)
+            (self.running(m.owner), m.queued_at > aged_before(self.now), self.waits_since(m), m.queued_at, id)
             for id, m in self.models.items()
             if m.status is Status.QUEUED
             and (m.retry_at is None or m.retry_at <= self.now)
@@ -279,13 +282,19 @@ class Histories(RuleBasedStateMachine):
         if export is None:
             assert due == []
             return
-        assert export.id == min(due)[2]
+        assert export.id == min(due)[-1]
         model = self.models[export.id]
         model.to(Status.PROCESSING)
         model.attempt += 1
         model.started_at = model.heartbeat_at = self.now
         model.rows_done, model.retry_at = 0, None
         self.attempts.append(export)
+
+    def waits_since(self, model: Model) -> datetime:
+        """When it was queued, or its owner was last served if that is later."""
+        return max(
+            model.queued_at, *(m.started_at or self.world.start for m in self.models.values() if m.owner == model.owner)
+        )
 
     def attempt(self, pick: int) -> Export:
         """One of the latest attempts, running or not; an attempt of nothing when there was none."""

@@ -9,6 +9,7 @@ import re
 import tempfile
 from base64 import b64encode
 from decimal import Decimal
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 KINDS = (Kind.TEXT, Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL, Kind.BYTES, Kind.UUID)
 FILES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SHORT_NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
+NUMERAL = re.compile(rf"{SHORT_NUMERAL.pattern}|NaN|-?Infinity")
 MACHINE = st.integers(-(2**63), 2**63 - 1)
 
 texts = st.sampled_from(TEXTS + MOMENTS) | st.text(st.characters(exclude_categories=[]), max_size=12)
@@ -58,8 +60,10 @@ def clean(text: str) -> str:
     return SURROGATE.sub("\ufffd", text)
 
 
-def as_csv(value: Any, safe: bool) -> str:
+def as_csv(value: Any, safe: bool, kind: Kind = Kind.TEXT) -> str:
     match value:
+        case str() if kind is Kind.DECIMAL and NUMERAL.fullmatch(value):
+            return value
         case None:
             return ""
         case bytes():
@@ -90,9 +94,10 @@ def csv_fields(data: str, delimiter: str) -> list[list[tuple[str, bool]]]:
 @given(tables(), st.sampled_from([",", ";", "\t"]), st.booleans())
 def test_csv(table, delimiter, safe):
     columns, rows = table
+    kinds = [column.kind for column in columns]
     options = Options(delimiter=delimiter, csv_text="safe" if safe else "raw")
     data = round_trip("csv", table, options).decode()
-    wanted = [[as_csv(c.name, safe) for c in columns], *([as_csv(value, safe) for value in row] for row in rows)]
+    wanted = [[as_csv(c.name, safe) for c in columns], *([*map(as_csv, row, repeat(safe), kinds)] for row in rows)]
     fields = csv_fields(data, delimiter)
     assert [[text for text, _ in line] for line in fields] == wanted
     assert [*csv.reader(io.StringIO(data, newline=""), delimiter=delimiter)] == wanted

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 from webapp.domain.access import Viewer
 from webapp.domain.events import Event
+from webapp.domain.tallies import Metric, Observation
 from webapp.resources import Resources
-from webapp.store import acks, events
+from webapp.store import acks, events, tallies
 
 TOLD_AGAIN = timedelta(hours=24)
 
@@ -31,18 +32,30 @@ async def acknowledge(
         found = await events.get_many(store, ids)
         mine = [event for event in found if viewer.is_admin or event.owner == viewer.id]
         at = await store.now()
-        await acks.add(store, mine, user_id=viewer.id, client=client, channel=channel, at=at, held=held or {})
+        latencies = await acks.add(
+            store, mine, user_id=viewer.id, client=client, channel=channel, at=at, held=held or {}
+        )
+        measured = [Observation(Metric.NOTIFICATION_LATENCY, (channel,), latency) for latency in latencies]
+        await tallies.add(store, [*measured, *_counted(channel, "confirmed", len(latencies))])
     return len(mine)
 
 
+def _counted(channel: str, outcome: str, count: int) -> list[Observation]:
+    return [Observation(Metric.NOTIFICATIONS, (channel, outcome), count=count)] if count else []
+
+
 async def to_be_told_again(
-    resources: Resources, viewer: Viewer, *, client: str, owner: str | None, up_to: int
+    resources: Resources, viewer: Viewer, *, client: str, channel: str, owner: str | None, up_to: int
 ) -> Sequence[Event]:
     """Ends of exports of the last day, up to the event number `up_to`, that this client never confirmed."""
     store = resources.store
     async with store.connection():
         since = await store.now() - TOLD_AGAIN
-        return await acks.unconfirmed(store, user_id=viewer.id, client=client, owner=owner, since=since, up_to=up_to)
+        found = await acks.unconfirmed(store, user_id=viewer.id, client=client, owner=owner, since=since, up_to=up_to)
+    if found:
+        async with store.transaction():
+            await tallies.add(store, _counted(channel, "told again", len(found)))
+    return found
 
 
 async def newest_of(resources: Resources, export_ids: Iterable[str]) -> Sequence[Event]:

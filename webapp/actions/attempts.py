@@ -5,21 +5,26 @@ Every write carries the attempt's number, the fencing token: a worker that was g
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from webapp import bus
-from webapp.actions import statuses
+from webapp.actions import disk, exports, statuses, turns
 from webapp.actions.changes import Decide, announce, change, hint, write
 from webapp.actions.exports import wake_next
-from webapp.domain.access import NotFound
+from webapp.domain import limits
+from webapp.domain.access import NotFound, Viewer
+from webapp.domain.attempts import Attempt
 from webapp.domain.errors import ErrorCode, ExportError, export_error
 from webapp.domain.exports import (
     Export,
     ExportFile,
     FormatWarning,
+    Lane,
     Status,
     retry_by_policy,
     retry_wait,
@@ -30,41 +35,62 @@ from webapp.domain.exports import (
 from webapp.domain.exports import fail as failed
 from webapp.domain.exports import time_out as timed_out
 from webapp.resources import Resources
+from webapp.store import attempts as attempt_rows
 from webapp.store import exports as rows
 from webapp.store import people
 from webapp.store.exports import Progress
+from webapp.store.turns import lock_claims
 
 CLAIM_TRIES = 10
 DEFAULT_MAX_ATTEMPTS = 3
 _rng = random.SystemRandom()
 
 
-async def claim(resources: Resources) -> Export | None:
-    """Starts a new attempt of the export whose turn it is, or None when nobody's turn has come."""
+async def claim(resources: Resources, *, lane: Lane | None = None) -> Export | None:
+    """Starts a new attempt of the export whose turn it is, or None when nobody's turn has come. With a lane, for a slot
+    that is kept for it: that looks first, without keeping others from writing."""
+    if lane is not None:
+        async with resources.store.connection():
+            if await turns.next_export(resources, lane=lane) is None:
+                return None
     for _ in range(CLAIM_TRIES):
         async with resources.store.transaction():
-            candidate = await _next(resources)
+            if turns.has_limits(resources):
+                await lock_claims(resources.store)
+            candidate = await turns.next_export(resources, lane=lane)
             if candidate is None:
                 return None
             await people.lock_user(resources.store, candidate.owner)
-            if not resources.store.is_sqlite and await _next(resources) != candidate:
+            if not resources.store.is_sqlite and await turns.next_export(resources, lane=lane) != candidate:
                 continue
             at = await resources.store.now()
             claimed = await write(resources, candidate, [start(candidate, at=at)], at=at)
+            if claimed is not None:
+                await attempt_rows.begin(resources.store, claimed, worker=_worker(), at=at)
         if claimed is not None:
             await announce(resources, claimed)
             return claimed
     return None
 
 
-async def _next(resources: Resources) -> Export | None:
-    at = await resources.store.now()
-    limit = resources.settings.max_running_per_user
-    return await rows.next_claimable(resources.store, at=at, max_running_per_user=limit)
+def _worker() -> str:
+    """This process, as people find it: host and process id."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+async def history(resources: Resources, viewer: Viewer, export_id: str) -> Sequence[Attempt]:
+    """The attempts of an export, oldest first. Raises NotFound."""
+    async with resources.store.connection():
+        export = await exports.get(resources, viewer, export_id)
+        return await attempt_rows.of_export(resources.store, export.id, limit=limits.ATTEMPTS_SHOWN)
 
 
 async def report_progress(resources: Resources, export: Export, progress: Progress) -> bool:
-    """Stores progress and heartbeat. False: the attempt was cancelled or given up, so the work must stop."""
+    """Stores progress and heartbeat. False: the work must stop, as the attempt was cancelled, given up, or has ended
+    just now because there is no more room for its file."""
+    if not await disk.has_room(resources, export):
+        await fail(resources, export, export_error(ErrorCode.DISK_FULL))
+        return False
     async with resources.store.connection():
         at = await resources.store.now()
         is_running = await rows.write_progress(resources.store, export.id, export.attempt, progress, at=at)

@@ -9,9 +9,10 @@ from datetime import datetime
 from webapp import bus, queue
 from webapp.actions import outbox, statuses
 from webapp.domain.access import NotFound
+from webapp.domain.attempts import outcome
 from webapp.domain.exports import Export, Status
 from webapp.resources import Resources
-from webapp.store import exports
+from webapp.store import attempts, exports
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +45,16 @@ async def change(resources: Resources, export_id: str, decide: Decide) -> Export
 
 
 async def write(resources: Resources, before: Export, steps: Sequence[Export], *, at: datetime) -> Export | None:
-    """Each step as a compare-and-set with its event, inside the caller's transaction. None: the row had moved on."""
-    for step in steps:
+    """Each step as a compare-and-set with its event, inside the caller's transaction. None: the row had moved on.
+
+    What takes an export out of PROCESSING ends its attempt.
+    """
+    for number, step in enumerate(steps):
         if not await exports.compare_and_set(resources.store, before, step):
             return None
         await outbox.record(resources, step, at=at)
+        if before.status is Status.PROCESSING:
+            await attempts.end(resources.store, step, outcome(steps[number:]), at=at)
         before = step
     return before
 

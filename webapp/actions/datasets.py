@@ -100,6 +100,11 @@ async def preview(
     return await asyncio.to_thread(_read, _url(resources, dataset), dataset.sql, bind_values(dataset, checked.params))
 
 
+async def expected_rows(resources: Resources, dataset: Dataset, params: Mapping[str, Any]) -> Rows | None:
+    """Of an order's canonical parameters. Raises AttemptFailed, and NotFound when the source is gone."""
+    return await asyncio.to_thread(_estimate, _url(resources, dataset), dataset.sql, bind_values(dataset, params))
+
+
 async def _choices(resources: Resources, dataset: Dataset, parameter: Parameter) -> Sequence[Choice]:
     if parameter.choices_sql is None:
         return parameter.choices

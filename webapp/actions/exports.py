@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from webapp import bus
-from webapp.actions import endpoints, outbox, statuses
+from webapp.actions import endpoints, outbox, statuses, turns
 from webapp.actions.callback_hosts import check_callback_url
 from webapp.actions.changes import Contended, announce, change, hint, write
 from webapp.actions.datasets import Checked, checked_params
@@ -257,10 +257,7 @@ async def hint_gone(resources: Resources, export: Export) -> None:
 async def wake_next(resources: Resources) -> None:
     """A place may have become free: wakes a worker for the export that is next, if there is one."""
     async with resources.store.connection():
-        at = await resources.store.now()
-        waiting = await rows.next_claimable(
-            resources.store, at=at, max_running_per_user=resources.settings.max_running_per_user
-        )
+        waiting = await turns.next_export(resources)
     if waiting is not None:
         await announce(resources, waiting)
 
@@ -278,9 +275,6 @@ async def describe(resources: Resources, *found: Export) -> list[dict[str, Any]]
     """Exports as JSON with what is true only now: the place in the queue and the time that is left."""
     async with resources.store.connection():
         now = await resources.store.now()
-        positions = [await rows.queue_position(resources.store, export) for export in found]
+        places = await turns.places(resources, found, now=now)
     url = resources.settings.base_url
-    return [
-        snapshot(export, base_url=url, now=now, queue_position=position)
-        for export, position in zip(found, positions, strict=True)
-    ]
+    return [snapshot(export, base_url=url, now=now, place=place) for export, place in zip(found, places, strict=True)]

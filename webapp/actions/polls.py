@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Set
 
 from webapp import queue, status_cache
-from webapp.actions import exports
+from webapp.actions import exports, turns
 from webapp.actions.statuses import answer_of
 from webapp.domain.access import NotFound, Viewer, may_see
 from webapp.resources import Resources
 from webapp.status_cache import Answer, Slot
-from webapp.store import exports as rows
 
 
 async def current(resources: Resources, viewer: Viewer, export_id: str, known: Set[str]) -> Answer:
@@ -59,5 +58,5 @@ async def _from_store(resources: Resources, viewer: Viewer, export_id: str) -> A
     async with resources.store.connection():
         export = await exports.get(resources, viewer, export_id)
         now = await resources.store.now()
-        position = await rows.queue_position(resources.store, export)
-    return answer_of(export, base_url=resources.settings.base_url, now=now, queue_position=position)
+        [place] = await turns.places(resources, [export], now=now)
+    return answer_of(export, base_url=resources.settings.base_url, now=now, place=place)

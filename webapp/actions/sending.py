@@ -35,9 +35,10 @@ from webapp.domain.callbacks import (
     after_attempt,
 )
 from webapp.domain.ids import new_id
+from webapp.domain.tallies import Metric, Observation
 from webapp.resources import Resources
 from webapp.sealing import Unsealable
-from webapp.store import endpoints, leases, people
+from webapp.store import endpoints, leases, people, tallies
 from webapp.store.database import PlainSQL
 from webapp.store.leases import Room
 from webapp.store.types import from_milliseconds, to_milliseconds
@@ -45,6 +46,7 @@ from webapp.store.types import from_milliseconds, to_milliseconds
 log = logging.getLogger(__name__)
 
 ACTOR = "exportdesk"
+CHANNEL = "callback"
 ENDPOINTS_AT_ONCE = 100
 LOOK_AGAIN = 0.05
 """Seconds until an endpoint that has been sent as many a second as it wants is looked at again."""
@@ -275,7 +277,23 @@ async def _record(rows: PlainSQL, ended: Sequence[Ended], at: datetime) -> int:
     settled = await leases.settle(rows, [_settled(one, at) for one in ended])
     ours = [one for one in ended if one.work.delivery.id in settled]
     await _write_health(rows, ours, at=at)
+    await tallies.add(rows, [one for each in ours for one in _observed(each, settled[each.work.delivery.id], at)])
     return len(ours)
+
+
+def _observed(ended: Ended, state: str, at: datetime) -> list[Observation]:
+    """The request; and, when a delivery came through that nobody had sent again by hand, how long its news took."""
+    delivery, answer = ended.work.delivery, ended.answer
+    outcome = "retried" if state == DeliveryState.PENDING else state
+    found = [
+        Observation(Metric.DELIVERY_ATTEMPT, time=timedelta(seconds=answer.seconds)),
+        Observation(Metric.DELIVERIES, (outcome, answer.error.value if answer.error else "")),
+    ]
+    if state == DeliveryState.SUCCEEDED and delivery.attempts == delivery.failures + 1:
+        found.append(Observation(Metric.NOTIFICATION_LATENCY, (CHANNEL,), at - ended.work.message.timestamp))
+    if state != DeliveryState.PENDING:
+        found.append(Observation(Metric.NOTIFICATIONS, (CHANNEL, "confirmed" if answer.error is None else "lost")))
+    return found
 
 
 async def tell(resources: Resources, endpoint_ids: Iterable[str]) -> None:

@@ -13,22 +13,23 @@ from webapp import queue, status_cache
 from webapp.domain import limits
 from webapp.domain.events import snapshot
 from webapp.domain.exports import STAGE_TIME, Export, Status
+from webapp.domain.turns import Place
 from webapp.resources import Resources
 from webapp.status_cache import Answer
 from webapp.store.exports import Progress
 
 
-def answer_of(export: Export, *, base_url: str, now: datetime, queue_position: int | None = None) -> Answer:
-    content: dict[str, Any] = snapshot(export, base_url=base_url, now=now, queue_position=queue_position)
+def answer_of(export: Export, *, base_url: str, now: datetime, place: Place | None = None) -> Answer:
+    content: dict[str, Any] = snapshot(export, base_url=base_url, now=now, place=place)
     age = (now - export.created_at).total_seconds()
     return Answer(
         owner=export.owner,
         version=export.version,
         moved=export.rows_done + export.bytes,
-        etag=etag(export, queue_position),
+        etag=etag(export, place.position if place else None),
         retry_after=limits.retry_after(age) if export.is_active else None,
         body=msgspec.json.encode(content),
-        is_waiting=queue_position is not None,
+        is_waiting=place is not None,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from webapp import queue
-from webapp.actions import attempts, inspectors
+from webapp.actions import attempts, inspectors, tallies
 from webapp.actions.changes import Contended, change
 from webapp.actions.endpoint_secrets import drop_expired_secrets
 from webapp.actions.exports import DAY, hand_over
@@ -19,10 +19,12 @@ from webapp.domain import limits
 from webapp.domain.access import NotFound
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.exports import Export, IllegalTransition, Status, expire
+from webapp.domain.tallies import Metric, Observation
 from webapp.resources import Resources
 from webapp.store import endpoints as endpoint_rows
 from webapp.store import events, idempotency, people
 from webapp.store import exports as rows
+from webapp.store import tallies as tally_rows
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,15 @@ async def sweep(resources: Resources) -> Counter[str]:
     for name, count in done.items():
         if count:
             log.info("sweep: %s %d", name, count)
+    await _tally(resources, done)
     return done
+
+
+async def _tally(resources: Resources, done: Counter[str]) -> None:
+    found = [Observation(Metric.SWEEP_ACTIONS, (name,), count=count) for name, count in done.items() if count]
+    if found:
+        async with resources.store.transaction():
+            await tally_rows.add(resources.store, found)
 
 
 async def _queue_pending(resources: Resources, now: datetime) -> int:
@@ -114,7 +124,7 @@ async def _expire(resources: Resources, export: Export) -> None:
 
 async def _delete_orphans(resources: Resources, now: datetime) -> int:
     """Files and temporary files that no export speaks of. An hour's grace covers whatever is just being written."""
-    found = list(resources.storage.old_files(older_than=ORPHAN_AGE))
+    found = await resources.storage.old_files(older_than=ORPHAN_AGE)
     deleted = 0
     for start in range(0, len(found), BATCH):
         batch = found[start : start + BATCH]
@@ -124,8 +134,7 @@ async def _delete_orphans(resources: Resources, now: datetime) -> int:
         running = {export.id for export in known if export.status is Status.PROCESSING}
         for export_id, key in batch:
             if key not in kept and export_id not in running:
-                await resources.storage.delete(key)
-                deleted += 1
+                deleted += await resources.storage.delete(key)
     return deleted
 
 
@@ -184,6 +193,10 @@ def in_words(limit: timedelta) -> str:
     return f"{seconds} second{'s' if seconds != 1 else ''}"
 
 
+async def _count_ended(resources: Resources, now: datetime) -> int:
+    return await tallies.count_ended(resources, now) if _is_turn(now) else 0
+
+
 STEPS: dict[str, Callable[[Resources, datetime], Awaitable[int]]] = {
     "queued": _queue_pending,
     "woken": _wake_waiting,
@@ -194,4 +207,6 @@ STEPS: dict[str, Callable[[Resources, datetime], Awaitable[int]]] = {
     "purged": _purge,
     "endpoints deleted": _delete_unused_endpoints,
     "secrets dropped": _drop_expired_secrets,
+    "tallied": tallies.tally_events,
+    "counted": _count_ended,
 }

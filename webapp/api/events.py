@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
-import msgspec
 from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,10 +13,10 @@ from webapp.api.exports import json_response
 from webapp.api.requests import query_limit
 from webapp.domain.events import event_json
 from webapp.live.replay import Replay, late_events, position, replay_from
-from webapp.live.stream import END, SIGNED_OUT, event_stream, follow, retry_hint
+from webapp.live.stream import END, SIGNED_OUT, Chunk, event_stream, follow
 from webapp.store import events
 from webapp.store import exports as rows
-from webapp.web.context import export_id, resources, viewer
+from webapp.web.context import export_id, hub, resources, viewer
 
 
 async def of_export(request: Request) -> Response:
@@ -55,21 +54,20 @@ async def _page(request: Request, *, owner: str | None, export: str | None) -> R
     return json_response({"items": [event_json(event) for event in (*late, *items)], "next_cursor": next_cursor})
 
 
-async def _stream(
-    request: Request, replay: Replay, *, owner: str | None, export: str | None
-) -> AsyncIterator[ServerSentEvent]:
+async def _stream(request: Request, replay: Replay, *, owner: str | None, export: str | None) -> AsyncGenerator[Chunk]:
     """Subscribed first, then replayed from the cursor, then as things happen; known ids are not sent twice."""
+    frames = hub(request).frames
     if replay.is_reset:
         yield ServerSentEvent(event="reset", data="The event you know is no longer kept. Read the exports again.")
-    async for changes in follow(request, owner=owner, ids=frozenset({export}) if export else None):
+    ids = frozenset({export}) if export else None
+    async for changes in follow(request, owner=owner, ids=ids, replay=None if export else replay):
         if changes is None:
             yield SIGNED_OUT
             return
         is_over = export is not None and await _is_over(request, export)  # before its events: the last is among them
         async for batch in replay.news():
-            for event in batch:
-                data = msgspec.json.encode(event_json(event)).decode()
-                yield ServerSentEvent(id=event.id, event=event.type, data=data, retry=retry_hint())
+            if batch:
+                yield b"".join(map(frames.of, batch))
         if is_over:
             yield END
             return
@@ -78,7 +76,8 @@ async def _stream(
 async def _replay(request: Request, owner: str | None, export: str | None = None) -> Replay:
     """From `Last-Event-ID` or `after`."""
     given = request.headers.get("last-event-id") or request.query_params.get("after")
-    return await replay_from(resources(request).store, given, owner=owner, export=export)
+    store, together = resources(request).store, hub(request).together
+    return await replay_from(store, given, owner=owner, export=export, together=together)
 
 
 async def _is_over(request: Request, export: str) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import exports, polls
+from webapp.actions import attempts, exports, polls
 from webapp.actions.statuses import etag
 from webapp.api.polls import CACHE_RULE, if_none_match, is_known, names, told
 from webapp.api.requests import (
@@ -25,6 +25,7 @@ from webapp.api.requests import (
     read_body,
 )
 from webapp.domain import limits
+from webapp.domain.attempts import attempt_json
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.exports import Export
 from webapp.domain.formats import API_DEFAULTS
@@ -99,6 +100,12 @@ async def retry(request: Request) -> Response:
     )
 
 
+async def attempts_of(request: Request) -> Response:
+    """Every try at executing it, oldest first."""
+    found = await attempts.history(resources(request), viewer(request), export_id(request))
+    return json_response({"items": [attempt_json(attempt) for attempt in found], "next_cursor": None})
+
+
 async def delete(request: Request) -> Response:
     await exports.delete(resources(request), viewer(request), export_id(request))
     return Response(status_code=204)
@@ -123,14 +130,15 @@ async def _wait_for_change(request: Request, export: Export, wait: float) -> Exp
     """Subscribes, reads again, and then waits: a change in between is not missed."""
     who, ends_at = viewer(request), time.monotonic() + wait
     known = if_none_match(request)
-    with hub(request).reader(owner=export.owner, ids=frozenset({export.id})) as reader:
+    live = hub(request)
+    with live.connection("long_poll"), live.reader(owner=export.owner, ids=frozenset({export.id})) as reader:
         while True:
             now = await exports.get(resources(request), who, export.id)
             left = ends_at - time.monotonic()
             seen = any(tag in {"", "*"} or tag.strip('"').split("-")[0] == str(now.version) for tag in known)
             if now.version != export.version or not seen or left <= 0:
                 return now
-            await reader.changes(hub(request).patience(left))
+            await reader.changes(live.patience(left))
 
 
 def _idempotency_key(request: Request) -> str | None:

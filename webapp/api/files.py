@@ -3,64 +3,97 @@
 from __future__ import annotations
 
 import base64
+import logging
 import re
-import stat
-import unicodedata
-from urllib.parse import quote
+from collections.abc import AsyncGenerator
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from webapp.actions import exports
 from webapp.api.polls import is_known
+from webapp.domain.dispositions import content_disposition
 from webapp.domain.exports import ExportFile, Status
+from webapp.storage import Elsewhere, OnDisk, Relayed, StorageUnusable
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.failures import Refused
 
 RANGE = re.compile(r"(\d{1,18})-(\d{0,18})|-(\d{1,18})", re.ASCII)
 MAX_RANGES = 20
+RELAYED_AT_ONCE = 4 * 1024 * 1024
+
+log = logging.getLogger(__name__)
 
 
 async def download(request: Request) -> Response:
-    """200 or 206; 409 while the export is active or did not succeed, 410 once the file is gone."""
+    """200 or 206, or 302 to a fresh link; 409 while the export is active or did not succeed, 410 once the file is gone,
+    503 while its storage cannot be reached."""
     export = await exports.get(resources(request), viewer(request), export_id(request))
     if export.status is Status.EXPIRED:
         raise Refused(410, "GONE", "The file was removed when its retention time was over. Order the export again.")
     if export.file is None:
         raise Refused(409, "NOT_READY", f"There is no file: the export is {export.status.value}.")
-    gone = Refused(410, "GONE", "The file is no longer in the storage. Order the export again.")
-    path = resources(request).storage.path(export.file.key)
     try:
-        found = path.stat()
-    except FileNotFoundError:
-        raise gone from None
-    if not stat.S_ISREG(found.st_mode):
-        raise gone
+        place = await resources(request).storage.place(export.file.key, method=request.method)
+    except StorageUnusable as error:
+        log.warning("%s cannot be downloaded now: %s", export.file.key, error)
+        sentence = "The storage cannot be used at the moment. Nothing was lost; try again shortly."
+        raise Refused(503, "UNAVAILABLE", sentence) from None
+    if place is None:
+        raise Refused(410, "GONE", "The file is no longer in the storage. Order the export again.")
     headers = file_headers(export.file)
     if is_known(headers["ETag"], request):
         return Response(status_code=304, headers=headers)
-    ranges = _ranges(request, headers["ETag"])
-    if any(first >= found.st_size or last == 0 for first, last in ranges):
-        raise HTTPException(416, headers={"Content-Range": f"bytes */{found.st_size}"})
+    if isinstance(place, Elsewhere):
+        return Response(status_code=302, headers={"Location": place.url, "Cache-Control": "no-store"})
+    size = place.found.st_size if isinstance(place, OnDisk) else place.size
+    ranges = _ranges(request, headers["ETag"], size)
+    if any(first > last for first, last in ranges):
+        raise HTTPException(416, headers={"Content-Range": f"bytes */{size}"})
+    if isinstance(place, Relayed):
+        return _relayed(place, ranges, headers, export.file.content_type, is_head=request.method == "HEAD")
     if not ranges:
         request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
-    return FileResponse(path, headers=headers, media_type=export.file.content_type, stat_result=found)
+    return FileResponse(place.path, headers=headers, media_type=export.file.content_type, stat_result=place.found)
 
 
-def _ranges(request: Request, etag: str) -> list[tuple[int, int | None]]:
-    """First byte and, of the last bytes of a file, how many. None at all where the header is to be ignored: it is no
-    range of bytes (RFC 9110, 14.2; Starlette would answer 400), or it belongs to other content."""
+def _ranges(request: Request, etag: str, size: int) -> list[tuple[int, int]]:
+    """First and last byte; the first is behind the last where there is nothing to send. None at all where the header
+    is to be ignored: it is no range of bytes (RFC 9110, 14.2; Starlette would answer 400), or it belongs to other
+    content."""
     unit, _, text = request.headers.get("range", "").partition("=")
     parts = [RANGE.fullmatch(part.strip()) for part in text.split(",")]
     if unit.strip().lower() != "bytes" or len(parts) > MAX_RANGES or request.headers.get("if-range", etag) != etag:
         return []
-    ranges: list[tuple[int, int | None]] = []
+    ranges: list[tuple[int, int]] = []
     for part in parts:
         if part is None or (part[1] and part[2] and int(part[1]) > int(part[2])):
             return []
-        ranges.append((int(part[1]), None) if part[1] else (0, int(part[3])))
+        if part[1]:
+            ranges.append((int(part[1]), min(int(part[2] or size), size - 1)))
+        else:
+            ranges.append((size - min(int(part[3]), size), size - 1))
     return ranges
+
+
+def _relayed(
+    place: Relayed, ranges: list[tuple[int, int]], headers: dict[str, str], media_type: str, *, is_head: bool
+) -> Response:
+    """One range, or the whole file: several ranges may be ignored (RFC 9110, 14.2)."""
+    [(first, last)] = ranges if len(ranges) == 1 else [(0, place.size - 1)]
+    headers |= {"Accept-Ranges": "bytes", "Content-Length": str(last - first + 1)}
+    if len(ranges) == 1:
+        headers["Content-Range"] = f"bytes {first}-{last}/{place.size}"
+    status = 206 if len(ranges) == 1 else 200
+    if is_head:
+        return Response(status_code=status, headers=headers, media_type=media_type)
+    return StreamingResponse(_pieces(place, first, last + 1), status, headers, media_type)
+
+
+async def _pieces(place: Relayed, start: int, end: int) -> AsyncGenerator[bytes]:
+    for at in range(start, end, RELAYED_AT_ONCE):
+        yield await place.read(at, min(at + RELAYED_AT_ONCE, end))
 
 
 def file_headers(file: ExportFile) -> dict[str, str]:
@@ -72,13 +105,3 @@ def file_headers(file: ExportFile) -> dict[str, str]:
         "Content-Disposition": content_disposition(file.name),
         "Cache-Control": "private, no-cache",
     }
-
-
-def content_disposition(name: str) -> str:
-    """RFC 6266: an ASCII fallback for old clients, and the real name in UTF-8."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    fallback = "".join(c if c.isalnum() or c in " ._-" else "_" for c in plain).strip()
-    stem, dot, extension = fallback.partition(".")
-    if not stem.strip("_ "):
-        fallback = f"export{dot}{extension}".rstrip(".")
-    return f"attachment; filename=\"{fallback}\"; filename*=UTF-8''{quote(name, safe='')}"

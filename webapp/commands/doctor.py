@@ -181,15 +181,12 @@ async def workers(settings: Settings) -> str:
 
 
 async def finished_files(settings: Settings) -> str:
-    folder = storage.open_storage(settings.storage_url).folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        trial = folder / ".doctor"
-        trial.touch()
-        trial.unlink()
-    except OSError as error:
-        raise Unwell(f"{folder} cannot be written ({error.strerror})", "give this user the folder") from None
-    return f"{folder} can be written, {_free(folder)} free"
+        files = storage.open_storage(settings)
+        told = await files.check()
+    except storage.StorageUnusable as error:
+        raise Unwell(str(error), error.mend) from None
+    return f"{told}, {_free(files.folder)} free" if isinstance(files, storage.LocalStorage) else told
 
 
 async def datasets(settings: Settings) -> str:

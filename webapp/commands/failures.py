@@ -52,12 +52,15 @@ def _explain_refusal(error: Exception) -> tuple[list[str], int] | None:
     """Imported only now: the supervisor of `up` has to stay small."""
     from webapp.datasets.declaration import BadCatalog
     from webapp.domain.errors import Invalid
+    from webapp.storage import StorageUnusable
     from webapp.store.schema import OutdatedSchema
 
     if isinstance(error, BadCatalog):
         return [f"{problem.file}:{problem.line}: {problem.message}" for problem in error.problems], EXIT_USE
     if isinstance(error, OutdatedSchema):
         return [str(error)], EXIT_USE
+    if isinstance(error, StorageUnusable):
+        return [f"Finished files: {error}. To mend it: {error.mend}."], EXIT_PROBLEM
     if isinstance(error, Invalid):
         return [field.message for field in error.errors], EXIT_USE
     return None

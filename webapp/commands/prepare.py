@@ -46,9 +46,11 @@ def make_demo_data(settings: Settings) -> None:
 
 
 async def prepare(settings: Settings) -> Prepared:
+    """Raises StorageUnusable, among others."""
     await migrate(settings.database_url)
     await asyncio.to_thread(make_demo_data, settings)
     async with open_resources(settings) as resources:
+        await resources.storage.check()
         admin = await first_admin(resources)
         link = await people.make_sign_in_link(resources, admin)
         return Prepared(link, admin.name, len(resources.catalog.datasets))

@@ -27,13 +27,14 @@ from webapp.settings import parse_duration
 FILE_BYTES = 1024 * 1024
 SECRET_BYTES = 64 * 1024
 LARGEST_LIMIT = 10**12
+MOST_RUNNING = 1000
 SMALLEST_MEMORY = 32 * 1024 * 1024
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 NAME_RULE = "a name is a small letter, then at most 62 small letters, digits, _ and -."
 INSERT = re.compile(r"\$\{([^}]*)\}")
 DATASET_KEYS = (
     "title", "description", "source", "sql", "parameters", "roles", "formats",
-    "row_limit", "max_bytes", "execution_limit", "memory_limit", "max_attempts",
+    "row_limit", "max_bytes", "execution_limit", "memory_limit", "max_attempts", "max_running",
 )  # fmt: skip
 
 
@@ -112,15 +113,20 @@ def _check_name(table: Table) -> None:
 
 def _read_source(table: Table, folder: Path, environ: Mapping[str, str]) -> Source:
     _check_name(table)
-    table.allow(("url",))
+    table.allow(("url", "max_running"))
     table.require("url")
     given = table.text("url") or ""
     url = INSERT.sub(partial(_inserted, table, folder, environ), given)
     try:
-        return Source(table.path[-1], normalized(url, folder) if given else "")
+        return Source(table.path[-1], normalized(url, folder) if given else "", _max_running(table))
     except BadUrl as bad:
         table.wrong("url", str(bad))
         return Source(table.path[-1], "")
+
+
+def _max_running(table: Table) -> int | None:
+    """How many exports may run at a time of a dataset, or of all datasets of a source."""
+    return table.integer("max_running", low=1, high=MOST_RUNNING)
 
 
 def _inserted(table: Table, folder: Path, environ: Mapping[str, str], match: re.Match[str]) -> str:
@@ -165,6 +171,7 @@ def _read_dataset(table: Table, sources: Mapping[str, Source]) -> Dataset:
         execution_limit=_duration(table, "execution_limit"),
         memory_limit=table.size("memory_limit", low=SMALLEST_MEMORY, high=LARGEST_LIMIT),
         max_attempts=table.integer("max_attempts", low=1, high=10) or 3,
+        max_running=_max_running(table),
     )
 
 

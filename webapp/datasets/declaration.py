@@ -53,10 +53,12 @@ class ParameterType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where data comes from. The URL may hold a password, so that no repr shows it."""
+    """Where data comes from, and how many exports may read it at a time. The URL may hold a password, so that no repr
+    shows it."""
 
     name: str
     url: str = field(repr=False)
+    max_running: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class Dataset:
     execution_limit: timedelta | None = None
     memory_limit: int | None = None
     max_attempts: int = 3
+    max_running: int | None = None
 
     @property
     def memory_bytes(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from webapp.domain.errors import ErrorCode
 from webapp.domain.exports import Export, Status, eta_seconds, progress
+from webapp.domain.turns import Place
 
 EVENT_TYPES = (
     "export.created",
@@ -64,7 +65,7 @@ def rfc3339(moment: datetime | None) -> str | None:
 
 
 def snapshot(
-    export: Export, *, base_url: str, now: datetime | None = None, queue_position: int | None = None
+    export: Export, *, base_url: str, now: datetime | None = None, place: Place | None = None
 ) -> dict[str, Any]:
     """The export as JSON, field for field as the API documents it."""
     return {
@@ -82,7 +83,8 @@ def snapshot(
         "rows_total": export.rows_total,
         "bytes": export.bytes,
         "eta_seconds": eta_seconds(export, now) if now else None,
-        "queue_position": queue_position,
+        "queue_position": place.position if place else None,
+        "expected_start_at": rfc3339(place.starts_at) if place else None,
         "created_at": rfc3339(export.created_at),
         "queued_at": rfc3339(export.queued_at),
         "started_at": rfc3339(export.started_at),

@@ -46,6 +46,18 @@ STAGE_TIME: Mapping[Status, str] = {
 }
 
 
+class Lane(StrEnum):
+    """How large an export is expected to be, which decides which slots it may have."""
+
+    SMALL = "small"
+    LARGE = "large"
+
+
+def lane_of(rows: int | None) -> Lane:
+    """What nobody can tell in time is not small."""
+    return Lane.SMALL if rows is not None and rows <= limits.SMALL_ROWS else Lane.LARGE
+
+
 class Phase(StrEnum):
     COUNTING = "counting"
     READING = "reading"
@@ -77,7 +89,10 @@ class FormatWarning:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`labels` are what chosen values were called when they were ordered, by parameter and value."""
+    """`labels` are what chosen values were called when they were ordered, by parameter and value.
+
+    `lane` is None until it had to wait, and somebody found out.
+    """
 
     id: str
     owner: str
@@ -106,6 +121,7 @@ class Export:
     error: ExportError | None = None
     warnings: tuple[FormatWarning, ...] = field(default=())
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    lane: Lane | None = None
 
     @property
     def is_active(self) -> bool:
@@ -259,5 +275,7 @@ def eta_seconds(export: Export, now: datetime) -> int | None:
     """Whole seconds until the last row at the present rate, or None when nothing can be said."""
     speed = rate(export, now)
     if export.status is not Status.PROCESSING or speed is None or export.rows_total is None:
+        return None
+    if export.phase is Phase.UPLOADING:
         return None
     return max(0, round((export.rows_total - export.rows_done) / speed))

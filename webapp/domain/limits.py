@@ -10,11 +10,22 @@ EXECUTION_GRACE = 15.0
 
 RETRY_WAITS = (10.0, 60.0)
 RETRY_JITTER = 0.2
+ATTEMPTS_SHOWN = 100
 IDEMPOTENCY_KEY_LIFETIME = 24 * 3600.0
+
+SMALL_ROWS = 100_000
+"""Up to so many rows an export is small: it has a slot kept for it, and goes before large ones in the others."""
+LARGE_AGES_AFTER = 300.0
+"""Then a large export that waits no longer lets small ones of people with as few running go before it."""
+STARTS_FORETOLD = 200
+"""With more exports than this before it, nobody can say when one will start."""
 
 PROGRESS_PUBLISHED_EVERY = 0.25
 
 ATTEMPT_MEMORY_MIB = 512
+DISK_RESERVE = 64 * 1024 * 1024
+"""Bytes that exports leave free of the disk that they are written to, or of a small disk a part."""
+DISK_RESERVE_PART = 20
 
 REQUEST_BODY_BYTES = 256 * 1024
 PARAMETER_TEXT_LENGTH = 10_000

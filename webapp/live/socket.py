@@ -30,6 +30,7 @@ from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import hub, resources, viewer_or_none
 from webapp.web.security import identify, is_cross_site
 
+CHANNEL = "websocket"
 MESSAGE_BYTES = 4096
 MESSAGES_PER_SECOND = 20
 BURST = 100
@@ -132,7 +133,9 @@ async def _serve(socket: WebSocket, who: Viewer) -> None:
         replay = await replay_from(resources(socket).store, wanted.after, owner=owner)
     except Invalid as error:
         raise Closed(Close.BAD_MESSAGE, error.errors[0].message) from error
-    again = await acks.to_be_told_again(resources(socket), who, client=wanted.client, owner=owner, up_to=replay.seq)
+    again = await acks.to_be_told_again(
+        resources(socket), who, client=wanted.client, channel=CHANNEL, owner=owner, up_to=replay.seq
+    )
     await _first_to_end(_hear(client, who, wanted.client), _tell(client, who, owner, replay, again))
 
 
@@ -140,7 +143,7 @@ async def _hear(client: Client, who: Viewer, name: str) -> None:
     """Records what is confirmed."""
     while True:
         ids = await client.acknowledged()
-        await acks.acknowledge(resources(client.socket), who, ids, client=name, channel="websocket")
+        await acks.acknowledge(resources(client.socket), who, ids, client=name, channel=CHANNEL)
 
 
 async def _first_to_end(*coroutines: Coroutine[None, None, None]) -> None:
@@ -159,7 +162,7 @@ async def _tell(client: Client, who: Viewer, owner: str | None, replay: Replay, 
     """Subscribed at the hub first, then the store is read: what is committed in between is told."""
     socket, checked = client.socket, time.monotonic()
     live, heartbeat = hub(socket), resources(socket).settings.stream_heartbeat.total_seconds()
-    with live.reader(owner=owner, viewer=who.id) as reader:
+    with live.connection(CHANNEL), live.reader(owner=owner, viewer=who.id, replay=replay) as reader:
         await client.send({"type": "reset" if replay.is_reset else "subscribed"})
         for event in again:
             await client.send(event_json(event))

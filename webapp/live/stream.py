@@ -2,69 +2,131 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import anyio
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from webapp.live.hub import Changes, Reader
+from webapp.live.hub import Changes, Hub
+from webapp.live.replay import Replay
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import hub, resources, viewer
-from webapp.web.security import identify
+from webapp.web.security import SESSION_COOKIE, identify
 
 SEND_SECONDS = 20.0
+"""How long a reader may not read. A stream notices at its next heartbeat."""
 GRACE_SECONDS = 2.0
 RETRY_MILLISECONDS = (500, 3000)
+RETURNS_PER_SECOND = 100
+"""When the server stops, its readers are asked to come back at about this rate."""
+LONGEST_RETRY_MILLISECONDS = 20_000
 IDENTITY_SECONDS = 5.0
+HEADERS = {"Cache-Control": "no-store", "Connection": "keep-alive", "X-Accel-Buffering": "no"}
 END = ServerSentEvent(event="end", data="end")
 SIGNED_OUT = ServerSentEvent(event="signed-out", data="signed-out")
+
+Chunk = ServerSentEvent | bytes
+"""Bytes are whole events, already encoded."""
 
 log = logging.getLogger(__name__)
 _spread = random.SystemRandom()
 
 
-class Stopping(anyio.Event):
-    """Set when the server is about to stop: wakes the stream's reader, so that the stream ends in good order."""
+class EventStream(Response):
+    """Tells events, and a named heartbeat meanwhile. It ends with its events, with its reader, with the server, and
+    when its reader does not read."""
 
-    def __init__(self) -> None:
-        self.is_near = False
-        self.reader: Reader | None = None
+    def __init__(self, events: AsyncGenerator[Chunk], *, live: Hub, heartbeat: float) -> None:
+        self.status_code = 200
+        self.media_type = "text/event-stream"
+        self.background = None
+        self.init_headers(HEADERS)
+        self._events = events
+        self._live = live
+        self._heartbeat = heartbeat
+        self._heart = ServerSentEvent(event="heartbeat", data=f"{heartbeat:g}", sep="\n").encode()
+        self._beaten_at = 0.0
+        self._scope = anyio.CancelScope()
+        self._beating: asyncio.Task[None] | None = None
+        self._is_read = True
 
-    def __new__(cls) -> Stopping:
-        return object.__new__(cls)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._send: Send = scope["exportdesk.send"]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if scope["method"] == "HEAD":
+            await self._tell(b"", is_last=True)
+            return
+        telling = asyncio.create_task(self._tell_all())
+        telling.add_done_callback(lambda _: self._scope.cancel())
+        self._beat_later()
+        try:
+            with self._live.stream(self._end), self._scope:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                self._is_read = False
+        finally:
+            self._timer.cancel()
+            telling.cancel()
+            if self._beating is not None:
+                self._beating.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        if not telling.cancelled():
+            telling.result()
+        if self._is_read:
+            with anyio.move_on_after(GRACE_SECONDS):
+                await self._tell(farewell(self._live.ending) if self._live.is_stopping else b"", is_last=True)
 
-    def set(self) -> None:
-        self.is_near = True
-        if self.reader is not None:
-            self.reader.tell_everything()
+    async def _tell_all(self) -> None:
+        await self._tell(ServerSentEvent(retry=retry_hint(), sep="\n").encode())
+        async with contextlib.aclosing(self._events) as events:
+            try:
+                async for chunk in events:
+                    await self._tell(chunk if isinstance(chunk, bytes) else chunk.encode())
+            except DATABASE_ERRORS as error:
+                log.warning("a stream ended, the database did not answer (%s)", type(error).__name__)
+
+    async def _tell(self, body: bytes, *, is_last: bool = False) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+    def _beat_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._heartbeat, self._beat)
+
+    def _beat(self) -> None:
+        """Never a second heartbeat behind one that has not left: what waits for a slow reader is bounded."""
+        self._beat_later()
+        now = time.monotonic()
+        if self._beating is None or self._beating.done():
+            self._beating, self._beaten_at = asyncio.create_task(self._tell(self._heart)), now
+        elif now - self._beaten_at > SEND_SECONDS:
+            log.info("a stream ended, its reader did not read for %g seconds", now - self._beaten_at)
+            self._is_read = False
+            self._scope.cancel()
+
+    def _end(self) -> None:
+        """The events end by themselves, but for those that wait for something else just now."""
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._scope.cancel)
 
 
-def event_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> EventSourceResponse:
-    """A stream with a named heartbeat, that gives up on a reader who does not read."""
-    seconds = resources(request).settings.stream_heartbeat.total_seconds()
-    request.state.stopping = stopping = Stopping()
-    return EventSourceResponse(
-        _while_the_database_answers(events),
-        ping=seconds,
-        ping_message_factory=lambda: ServerSentEvent(event="heartbeat", data=f"{seconds:g}"),
-        send_timeout=SEND_SECONDS,
-        shutdown_event=stopping,
-        shutdown_grace_period=GRACE_SECONDS,
-        sep="\n",
+def event_stream(request: Request, events: AsyncGenerator[Chunk]) -> Response:
+    """A stream that is begun before its events are read."""
+    return EventStream(
+        events, live=hub(request), heartbeat=resources(request).settings.stream_heartbeat.total_seconds()
     )
 
 
-async def _while_the_database_answers(events: AsyncIterator[ServerSentEvent]) -> AsyncIterator[ServerSentEvent]:
-    """A stream whose database is gone just ends: its reader comes back, and says where it was."""
-    try:
-        async for event in events:
-            yield event
-    except DATABASE_ERRORS as error:
-        log.warning("a stream ended, the database did not answer (%s)", type(error).__name__)
+def farewell(streams: int) -> bytes:
+    """Before the server stops: when to come back, if so many do. It has data since htmx hears of nothing else."""
+    low, high = RETRY_MILLISECONDS
+    longest = min(max(high, streams * 1000 // RETURNS_PER_SECOND), LONGEST_RETRY_MILLISECONDS)
+    return ServerSentEvent(event="restart", data="restart", retry=_spread.randint(low, longest), sep="\n").encode()
 
 
 def retry_hint() -> int:
@@ -73,23 +135,24 @@ def retry_hint() -> int:
 
 
 async def follow(
-    request: Request, *, owner: str | None, ids: frozenset[str] | None = None
-) -> AsyncIterator[Changes | None]:
+    request: Request, *, owner: str | None, ids: frozenset[str] | None = None, replay: Replay | None = None
+) -> AsyncGenerator[Changes | None]:
     """First "everything", at once: the caller reads the store when it is subscribed already. Then whatever changes.
 
-    Without news the store is read again at every heartbeat. Ends when the viewer signed out, with a last None, and
-    when the server stops.
+    Without news the store is read again at every heartbeat. Ends when the viewer signed out, with a last None, when
+    the viewer may see something else than before, and when the server stops.
     """
-    live, heartbeat = hub(request), resources(request).settings.stream_heartbeat.total_seconds()
+    live, heartbeat, who = hub(request), resources(request).settings.stream_heartbeat.total_seconds(), viewer(request)
+    credential = request.headers.get("authorization") or request.cookies.get(SESSION_COOKIE)
     checked, changes = 0.0, Changes(everything=True)
-    stopping: Stopping = request.state.stopping
-    with live.reader(owner=owner, ids=ids, viewer=viewer(request).id) as reader:
-        stopping.reader = reader
-        while not stopping.is_near:
+    with live.reader(owner=owner, ids=ids, viewer=who.id, replay=replay) as reader:
+        while not live.is_stopping:
             if "" in changes.ids or time.monotonic() - checked >= IDENTITY_SECONDS:
-                if await identify(request) is None:
-                    yield None
-                    return
                 checked = time.monotonic()
+                found = await live.together.do(("viewer", credential), lambda: identify(request))
+                if found is None:
+                    yield None
+                if found != who:
+                    return
             yield changes
             changes = await reader.changes(live.patience(heartbeat)) or Changes(everything=True)

@@ -12,14 +12,16 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 
 from webapp.actions import exports as actions
+from webapp.actions import turns
 from webapp.domain import limits
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Status, eta_seconds, progress, rate
 from webapp.domain.formats import FORMATS
+from webapp.domain.turns import Place
 from webapp.pages import wording
 from webapp.pages.export_deliveries import export_deliveries
 from webapp.pages.wording import Badge
-from webapp.store import events, people
+from webapp.store import attempts, events, people
 from webapp.store import exports as rows
 from webapp.store.exports import ListFilter
 from webapp.web import cursors
@@ -151,8 +153,9 @@ async def detail_context(request: Request, export: Export) -> dict[str, Any]:
     who, desk = viewer(request), resources(request)
     async with desk.store.connection():
         now = await desk.store.now()
-        position = await rows.queue_position(desk.store, export)
+        [place] = await turns.places(desk, [export], now=now)
         happened = await events.page(desk.store, export_id=export.id, limit=TIMELINE_EVENTS)
+        tries = await attempts.of_export(desk.store, export.id, limit=limits.ATTEMPTS_SHOWN)
         owners = await people.user_names(desk.store, [export.owner]) if export.owner != who.id else {}
     return {
         "viewer": who,
@@ -160,12 +163,13 @@ async def detail_context(request: Request, export: Export) -> dict[str, Any]:
         "now": now,
         "owner": owners.get(export.owner, ""),
         "callbacks": await export_deliveries(request, export),
-        **told(request, export, now, position, wording.timeline(happened)),
+        "attempts": wording.told_attempts(tries),
+        **told(request, export, now, place, wording.timeline(happened)),
     }
 
 
 def told(
-    request: Request, export: Export, now: datetime, position: int | None, steps: Sequence[wording.Step]
+    request: Request, export: Export, now: datetime, place: Place | None, steps: Sequence[wording.Step]
 ) -> dict[str, Any]:
     catalog = resources(request).catalog
     dataset = catalog.datasets.get(export.dataset)
@@ -174,7 +178,8 @@ def told(
         "can_order_again": catalog.dataset_for(export.dataset, viewer(request).role) is not None,
         "format": wording.format_title(export.format),
         "badge": wording.badge(export),
-        "headline": wording.headline(export, position),
+        "headline": wording.headline(export, place.position if place else None),
+        "starts_at": place.starts_at if place else None,
         "percent": progress(export),
         "rate": rate(export, now),
         "eta": eta_seconds(export, now),

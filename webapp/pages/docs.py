@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.api.acks import MOST as MOST_ACKNOWLEDGED
 from webapp.domain import callbacks, limits
 from webapp.domain.access import Viewer
 from webapp.domain.errors import ErrorCode, export_error
@@ -102,7 +101,7 @@ async def show(request: Request) -> Response:
         waits=callbacks.STANDARD,
         endings=ENDINGS,
         problems=PROBLEMS,
-        export_errors=[export_error(code, limit="…", detail="…") for code in ErrorCode],
+        export_errors=[export_error(code, limit="(limit)", detail="(detail)") for code in ErrorCode],
         longest_poll=limits.LONG_POLL_SECONDS,
         limits=_limits(resources(request)),
     )
@@ -130,7 +129,6 @@ def _limits(resources: Resources) -> list[Limit]:
         Limit("A list parameter", f"{limits.LIST_ITEMS:,} items"),
         Limit("limit of a list", f"{limits.PAGE_SIZE} unless you ask for more, {limits.MAX_PAGE_SIZE} at most"),
         Limit("wait of a poll", f"{limits.LONG_POLL_SECONDS:g} seconds"),
-        Limit("Events acknowledged at once", f"{MOST_ACKNOWLEDGED}"),
         Limit("A WebSocket message of yours", f"{socket.MESSAGE_BYTES:,} bytes"),
         Limit("WebSocket messages of yours", f"{socket.MESSAGES_PER_SECOND} a second, {socket.BURST} in a burst"),
         Limit("Time to subscribe on a WebSocket", f"{socket.SUBSCRIBE_SECONDS:g} seconds"),

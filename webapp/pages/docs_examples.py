@@ -10,20 +10,22 @@ from collections.abc import Mapping
 
 _START = """\
 export DESK={desk}
-read -rs TOKEN && export TOKEN    # paste the token and press Enter: so it is not in your shell's history
+# Paste the token and press Enter: so it is not in your shell's history.
+read -rs TOKEN && export TOKEN
 AUTH="Authorization: Bearer $TOKEN"
 """
 
 _ORDER = """\
-EXPORT=$(curl -sS -o order.json -D - -H "$AUTH" -H 'Content-Type: application/json' \\
-  -d '{{"dataset": "{dataset}", "format": "csv"}}' "$DESK/exports" |
+EXPORT=$(curl -sS -o order.json -D - -H "$AUTH" \\
+  -H 'Content-Type: application/json' -d '{{"dataset": "{dataset}", "format": "csv"}}' "$DESK/exports" |
   tr -d '\\r' | awk 'tolower($1) == "location:" {{ print $2 }}')
 cat order.json
 """
 
 POLL = """\
 while :; do
-  curl -sS -H "$AUTH" --etag-compare tag.txt --etag-save tag.txt -D head.txt -o export.json "$EXPORT"
+  curl -sS -H "$AUTH" --etag-compare tag.txt --etag-save tag.txt \\
+    -D head.txt -o export.json "$EXPORT"
   WAIT=$(tr -d '\\r' < head.txt | awk 'tolower($1) == "retry-after:" { print $2 }')
   [ -n "$WAIT" ] || break
   sleep "$WAIT"
@@ -40,9 +42,13 @@ curl -sSN -H "$AUTH" -H 'Accept: text/event-stream' "$EXPORT/events" | tee event
 """
 
 RESUME = """\
-LAST=$(sed -n 's/^id: //p' events.txt | head -n 1)    # the newest event you know; here, the very first
-curl -sSN -H "$AUTH" -H 'Accept: text/event-stream' -H "Last-Event-ID: $LAST" "$EXPORT/events"
-curl -sSN -H "$AUTH" -H 'Accept: text/event-stream' --max-time 3 "$DESK/events?after=$LAST"
+# As if the connection had broken after the first event:
+LAST=$(tr -d '\\r' < events.txt | sed -n 's/^id: //p' | head -n 1)
+curl -sSN -H "$AUTH" -H 'Accept: text/event-stream' \\
+  -H "Last-Event-ID: $LAST" "$EXPORT/events"
+# All your exports, for three seconds:
+curl -sSN -H "$AUTH" -H 'Accept: text/event-stream' \\
+  --max-time 3 "$DESK/events?after=$LAST"
 """
 
 PAGE = """\
@@ -55,35 +61,41 @@ curl -sS -H "$AUTH" -H 'Content-Type: application/json' -w '%{http_code}\\n' \\
 """
 
 DOWNLOAD = """\
-curl -sS -H "$AUTH" -D file.txt -r 0-99 -o export.part "$EXPORT/file"    # as if it had broken after 100 bytes
+# As if the connection had broken after a hundred bytes:
+curl -sSL -H "$AUTH" -D file.txt -r 0-99 -o export.part "$EXPORT/file"
+# The rest, if it is still the same file:
 TAG=$(tr -d '\\r' < file.txt | awk 'tolower($1) == "etag:" { print $2 }')
-curl -sS -H "$AUTH" -H "If-Range: $TAG" -C - -o export.part "$EXPORT/file"    # the rest of the same file
+curl -sSL -H "$AUTH" -H "If-Range: $TAG" -C - -o export.part "$EXPORT/file"
+# Whole and right?
 SUM=$(openssl dgst -sha256 -r export.part | cut -d ' ' -f 1)
-[ "\\"$SUM\\"" = "$TAG" ] && mv export.part export.csv && wc -c export.csv
+curl -sS -H "$AUTH" "$EXPORT" | grep -q "\\"sha256\\":\\"$SUM\\"" && mv export.part export.csv && wc -c export.csv
 """
 
 PROBLEM = """\
-curl -sS -H "$AUTH" -X POST "$EXPORT/cancellation"    # it has ended: nothing can be cancelled any more
+curl -sS -H "$AUTH" -X POST "$EXPORT/cancellation"
 """
 
 CLIENT = """\
-// node follow.mjs: Node 22 or newer. On a page of the desk leave out `headers`, the cookie does it.
+// node follow.mjs: Node 22 or newer. On a page of this desk leave out `headers`:
+// the cookie is enough there.
 const headers = { Authorization: `Bearer ${process.env.TOKEN}` };
 const known = new Set();
 let last = null; // keep it in a file, and a restart of this program misses nothing either
 let wait = 1000;
 
 function connect() {
-  const socket = new WebSocket(process.env.DESK.replace(/^http/, "ws") + "/ws", { headers });
-  socket.onopen = () => socket.send(JSON.stringify({ subscribe: { after: last?.id, client: "follow" } }));
+  const socket = new WebSocket(`${process.env.DESK.replace(/^http/, "ws")}/ws`, { headers });
+  const say = (message) => socket.send(JSON.stringify(message));
+  socket.onopen = () => say({ subscribe: { after: last?.id, client: "follow" } });
   socket.onmessage = ({ data }) => {
     const event = JSON.parse(data);
     wait = 1000;
-    if (!event.id) return console.log(event.type); // "subscribed"; or "reset": read the exports again, then go on
+    // "subscribed"; or "reset": read the exports again, then go on.
+    if (!event.id) return console.log(event.type);
     if (!known.has(event.id)) console.log(event.id, event.type, event.export_id, event.version);
     known.add(event.id);
     if (event.seq > (last?.seq ?? 0)) last = event;
-    socket.send(JSON.stringify({ ack: event.id }));
+    say({ ack: event.id });
   };
   socket.onclose = ({ code, reason }) => {
     if ([4400, 4401, 4403].includes(code)) throw new Error(`${code} ${reason}`);

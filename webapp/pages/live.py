@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,7 +171,7 @@ async def list_live(request: Request, query: ListQuery, place: Place | None = No
         path="/exports",
         query=query.query_string(),
         cursor=cursor,
-        moved=sum(export.rows_done for export in shown),
+        moved=sum(export.rows_done for export in shown if export.is_active),  # others may go, and leave no event
         active=any(export.is_active for export in shown),
         place=place or Place(),
         is_near=any(is_near_its_end(eta_seconds(export, context["now"])) for export in shown),
@@ -230,7 +230,7 @@ async def list_stream(request: Request) -> Response:
 
 async def snapshots(
     request: Request, read: Callable[[], Any], *, owner: str | None, ids: frozenset[str] | None
-) -> AsyncIterator[ServerSentEvent]:
+) -> AsyncGenerator[ServerSentEvent]:
     """A snapshot at once, then one whenever what it shows has changed."""
     shown, rests_at = "", _rests_at(request)
     async for changes in follow(request, owner=owner, ids=ids):

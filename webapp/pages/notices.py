@@ -6,7 +6,7 @@ own element, and the ends are told wherever the person is. What did not arrive s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import anyio
@@ -62,7 +62,7 @@ async def stream(request: Request) -> Response:
     return event_stream(request, _news(request, replay))
 
 
-async def _news(request: Request, replay: Replay) -> AsyncIterator[ServerSentEvent]:
+async def _news(request: Request, replay: Replay) -> AsyncGenerator[ServerSentEvent]:
     """`ended`, then `active` with the ids of the person's active exports, then `changed` with those of any that did."""
     who, known = viewer(request), None
     is_short = resources(request).settings.live_strategy is not LiveStrategy.POLL_THEN_SSE
@@ -72,9 +72,8 @@ async def _news(request: Request, replay: Replay) -> AsyncIterator[ServerSentEve
             yield SIGNED_OUT
             return
         async for batch in replay.news():
-            for event in batch:
-                if event.type in TERMINAL_TYPES:
-                    yield _message("ended", _told(request, event), retry, event.id)
+            for event in await _ends(request, batch):
+                yield _message("ended", _told(request, event), retry, event.id)
         active = await _active(request, who.id)
         if active != known:
             known = active
@@ -86,6 +85,17 @@ async def _news(request: Request, replay: Replay) -> AsyncIterator[ServerSentEve
         if is_short:
             return
         await anyio.sleep(REST_SECONDS)
+
+
+async def _ends(request: Request, batch: Sequence[Event]) -> Sequence[Event]:
+    """Those that still hold: what failed and is tried again has not ended."""
+    ends = [event for event in batch if event.type in TERMINAL_TYPES]
+    if not ends:
+        return ends
+    store = resources(request).store
+    async with store.connection():
+        versions = {export.id: export.version for export in await rows.any_of(store, [end.export_id for end in ends])}
+    return [end for end in ends if versions.get(end.export_id, end.version) == end.version]
 
 
 async def _active(request: Request, owner: str | None) -> Sequence[str]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from webapp.datasets.declaration import Dataset, Parameter, ParameterType
+from webapp.domain.attempts import Attempt, Outcome
 from webapp.domain.errors import ErrorCode
 from webapp.domain.events import Event
 from webapp.domain.exports import Export, FormatWarning, Phase, Status
@@ -84,6 +85,26 @@ OPTION_VALUES: Mapping[tuple[str, Any], str] = {
     ("compression", "gzip"): "Gzip",
     ("compression", "zstd"): "Zstandard",
 }
+
+
+OUTCOMES: Mapping[Outcome | None, Badge] = {
+    None: BADGES[Status.PROCESSING],
+    Outcome.SUCCEEDED: BADGES[Status.SUCCESS],
+    Outcome.FAILED: BADGES[Status.FAILED],
+    Outcome.TIMED_OUT: TIMED_OUT,
+    Outcome.CANCELLED: BADGES[Status.CANCELLED],
+    Outcome.HANDED_BACK: Badge("Handed back", "again", "quiet"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToldAttempt:
+    """One line of the attempts. `code` stands in the page for what the badge says in words."""
+
+    attempt: Attempt
+    badge: Badge
+    code: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +208,20 @@ def told_warning(warning: FormatWarning) -> str:
 def timeline(happened: Sequence[Event]) -> list[Step]:
     """The export's events, oldest first."""
     return [Step(HAPPENINGS[event.type], _detail(event), event.timestamp) for event in happened]
+
+
+def told_attempts(tries: Sequence[Attempt]) -> list[ToldAttempt]:
+    """Nothing of a first attempt that has not failed: the timeline says all of it."""
+    if len(tries) < 2 and all(attempt.error is None for attempt in tries):
+        return []
+    return [_told_attempt(attempt) for attempt in tries]
+
+
+def _told_attempt(attempt: Attempt) -> ToldAttempt:
+    detail = "Its worker was stopped; the next one went on at once."
+    if attempt.outcome is not Outcome.HANDED_BACK:
+        detail = attempt.error.message if attempt.error else ""
+    return ToldAttempt(attempt, OUTCOMES[attempt.outcome], attempt.outcome or "running", detail)
 
 
 def _detail(event: Event) -> str:

@@ -29,10 +29,10 @@ async def add(
     channel: str,
     at: datetime,
     held: Mapping[str, timedelta],
-) -> None:
-    """A second confirmation changes nothing. `held` is taken off the latency."""
+) -> Sequence[timedelta]:
+    """The latencies of those that were not confirmed before: a second time changes nothing. `held` is taken off."""
     if not acked:
-        return
+        return ()
     rows = [
         {
             "event_id": event.id,
@@ -44,7 +44,8 @@ async def add(
         }
         for event in acked
     ]
-    await store.execute(store.insert_new(client_acks).values(rows))
+    new = store.insert_new(client_acks).values(rows).returning(client_acks.c.latency_ms)
+    return [row["latency_ms"] * MILLISECOND for row in await store.fetch_all(new)]
 
 
 async def unconfirmed(

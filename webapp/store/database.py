@@ -273,3 +273,12 @@ def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
     """The same SQL with `$1`, `$2` …, and the names in this order."""
     names = tuple(dict.fromkeys(PARAMETER.findall(sql)))
     return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", sql), names
+
+
+def json_rows(store: PlainSQL, **kinds: str) -> str:
+    """The JSON array in the parameter `rows` as a table `r` with these columns."""
+    if store.is_sqlite:
+        columns = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in kinds)
+        return f"(SELECT {columns} FROM json_each(:rows)) AS r"
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    return f"json_to_recordset(CAST(:rows AS json)) AS r({columns})"

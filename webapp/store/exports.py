@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from webapp.domain.errors import ErrorCode, ExportError
-from webapp.domain.exports import ACTIVE, Export, ExportFile, FormatWarning, Phase, Status
+from webapp.domain.exports import ACTIVE, Export, ExportFile, FormatWarning, Lane, Phase, Status
 from webapp.store.database import Store
 from webapp.store.tables import exports
 from webapp.store.types import Milliseconds, from_milliseconds, to_milliseconds
@@ -58,6 +58,7 @@ def to_row(export: Export) -> dict[str, Any]:
         "dataset": export.dataset,
         "params": dict(export.params),
         "labels": dict(export.labels) or None,
+        "lane": export.lane.value if export.lane else None,
         "format": export.format,
         "options": dict(export.options),
         "order_key": export.order_key,
@@ -93,6 +94,7 @@ def from_row(row: Mapping[str, Any]) -> Export:
         dataset=row["dataset"],
         params=row["params"],
         labels=row["labels"] or {},
+        lane=Lane(row["lane"]) if row["lane"] else None,
         format=row["format"],
         options=row["options"],
         order_key=row["order_key"],
@@ -205,38 +207,6 @@ async def remove(store: Store, before: Export) -> bool:
 async def count_active(store: Store, owner: str) -> int:
     query = select(func.count()).where(exports.c.owner == owner, exports.c.status.in_(_ACTIVE))
     return int(await store.fetch_val(query))
-
-
-async def queue_position(store: Store, export: Export) -> int | None:
-    """1 is next. None unless the export is QUEUED."""
-    if export.status is not Status.QUEUED:
-        return None
-    query = select(func.count()).where(
-        exports.c.status == Status.QUEUED.value, _before(exports.c.queued_at, export.queued_at, export.id)
-    )
-    return int(await store.fetch_val(query)) + 1
-
-
-async def next_claimable(store: Store, *, at: datetime, max_running_per_user: int) -> Export | None:
-    """The fairest QUEUED export: of the person with the fewest running, the one that waits longest."""
-    running = exports.alias("running")
-    load = (
-        select(func.count())
-        .where(running.c.owner == exports.c.owner, running.c.status == Status.PROCESSING.value)
-        .scalar_subquery()
-    )
-    query = (
-        select(exports)
-        .where(
-            exports.c.status == Status.QUEUED.value,
-            or_(exports.c.retry_at.is_(None), exports.c.retry_at <= at),
-            load < max_running_per_user,
-        )
-        .order_by(load, exports.c.queued_at, exports.c.id)
-        .limit(1)
-    )
-    row = await store.fetch_one(query)
-    return from_row(row) if row else None
 
 
 async def list_page(

@@ -15,7 +15,7 @@ import msgspec
 from sqlalchemy import select
 
 from webapp.domain.callbacks import ErrorClass
-from webapp.store.database import PlainSQL, Store
+from webapp.store.database import PlainSQL, Store, json_rows
 from webapp.store.tables import endpoints
 from webapp.store.types import from_milliseconds, to_milliseconds
 
@@ -112,7 +112,7 @@ async def take(
     """Leases those that are still free and counts their next attempt. The plain rows of the ones that were got."""
     query = (
         "UPDATE deliveries SET lease_token = :token, lease_until = :until, attempts = deliveries.attempts + 1, "
-        f"last_attempt_at = :now FROM {_rows(store, id='text')} WHERE deliveries.id = r.id AND {STILL_PENDING} "
+        f"last_attempt_at = :now FROM {json_rows(store, id='text')} WHERE deliveries.id = r.id AND {STILL_PENDING} "
         f"AND {IS_FREE.replace('d.', 'deliveries.')} RETURNING {', '.join(f'deliveries.{name}' for name in TAKEN)}"
     )
     found = await store.plain(query, rows=_ids(ids), token=token, now=to_milliseconds(at), until=to_milliseconds(until))
@@ -122,7 +122,7 @@ async def take(
 async def interrupt(store: PlainSQL, ids: Sequence[str], *, at: datetime) -> None:
     """Ends the attempts of these deliveries that have no end: their worker is gone."""
     query = (
-        f"UPDATE delivery_attempts AS a SET finished_at = :now, error = :error FROM {_rows(store, id='text')} "
+        f"UPDATE delivery_attempts AS a SET finished_at = :now, error = :error FROM {json_rows(store, id='text')} "
         "WHERE a.delivery_id = r.id AND a.finished_at IS NULL"
     )
     await store.plain(query, rows=_ids(ids), now=to_milliseconds(at), error=ErrorClass.INTERRUPTED.value)
@@ -130,7 +130,9 @@ async def interrupt(store: PlainSQL, ids: Sequence[str], *, at: datetime) -> Non
 
 async def events_of(store: PlainSQL, ids: Sequence[str]) -> Mapping[str, tuple[int, str]]:
     """When it was, in milliseconds, and its data as JSON text, by the event's id."""
-    query = f"SELECT e.id, e.timestamp, e.data FROM events e WHERE e.id IN (SELECT r.id FROM {_rows(store, id='text')})"
+    query = (
+        f"SELECT e.id, e.timestamp, e.data FROM events e WHERE e.id IN (SELECT r.id FROM {json_rows(store, id='text')})"
+    )
     return {id: (timestamp, data) for id, timestamp, data in await store.plain(query, rows=_ids(ids))}
 
 
@@ -163,7 +165,7 @@ async def begin(store: PlainSQL, attempts: Sequence[Mapping[str, Any]]) -> None:
     """Adds attempts that are about to start; `request_headers` as JSON text."""
     names = ", ".join(BEGUN)
     chosen = ", ".join(f"r.{name}" for name in BEGUN)
-    query = f"INSERT INTO delivery_attempts ({names}) SELECT {chosen} FROM {_rows(store, **BEGUN)}"
+    query = f"INSERT INTO delivery_attempts ({names}) SELECT {chosen} FROM {json_rows(store, **BEGUN)}"
     await store.plain(query, rows=_json(attempts))
 
 
@@ -183,7 +185,7 @@ async def end(store: PlainSQL, attempts: Sequence[Mapping[str, Any]]) -> None:
     """Writes what came of attempts that have no end yet; one that was given up keeps what it was given."""
     chosen = ", ".join(f"{name} = r.{name}" for name in ENDED if name != "id")
     query = (
-        f"UPDATE delivery_attempts AS a SET {chosen} FROM {_rows(store, **ENDED)} "
+        f"UPDATE delivery_attempts AS a SET {chosen} FROM {json_rows(store, **ENDED)} "
         "WHERE a.id = r.id AND a.finished_at IS NULL"
     )
     await store.plain(query, rows=_json(attempts))
@@ -202,20 +204,20 @@ SETTLED = {
 }
 
 
-async def settle(store: PlainSQL, changes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Writes deliveries whose lease, by token and attempt, is still ours, and gives it back. Their ids."""
+async def settle(store: PlainSQL, changes: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Writes deliveries whose lease, by token and attempt, is still ours, and gives it back. Their states by id."""
     written = ", ".join(f"{name} = r.{name}" for name in SETTLED if name not in ("id", "token", "attempts"))
     query = (
-        f"UPDATE deliveries SET {written}, lease_token = NULL, lease_until = NULL FROM {_rows(store, **SETTLED)} "
+        f"UPDATE deliveries SET {written}, lease_token = NULL, lease_until = NULL FROM {json_rows(store, **SETTLED)} "
         "WHERE deliveries.id = r.id AND deliveries.lease_token = r.token AND deliveries.attempts = r.attempts "
-        f"AND {STILL_PENDING} RETURNING deliveries.id"
+        f"AND {STILL_PENDING} RETURNING deliveries.id, deliveries.state"
     )
-    return frozenset(id for (id,) in await store.plain(query, rows=_json(changes)))
+    return {str(id): str(state) for id, state in await store.plain(query, rows=_json(changes))}
 
 
 async def renew(store: PlainSQL, ids: Sequence[str], token: str, *, until: datetime) -> None:
     query = (
-        f"UPDATE deliveries AS d SET lease_until = :until FROM {_rows(store, id='text')} "
+        f"UPDATE deliveries AS d SET lease_until = :until FROM {json_rows(store, id='text')} "
         "WHERE d.id = r.id AND d.lease_token = :token"
     )
     await store.plain(query, rows=_ids(ids), token=token, until=to_milliseconds(until))
@@ -223,7 +225,7 @@ async def renew(store: PlainSQL, ids: Sequence[str], token: str, *, until: datet
 
 async def undo(store: PlainSQL, taken: Sequence[Mapping[str, Any]], token: str) -> None:
     """Takes back claims whose requests were never begun: `id` of the delivery, `attempt` the id of its row."""
-    rows = _rows(store, id="text", attempt="text")
+    rows = json_rows(store, id="text", attempt="text")
     given = _json(taken)
     query = (
         "UPDATE deliveries AS d SET lease_token = NULL, lease_until = NULL, attempts = d.attempts - 1 "
@@ -238,7 +240,7 @@ async def locked_health(store: PlainSQL, ids: Sequence[str]) -> Mapping[str, Map
     """The health columns by the endpoint's id, which nobody else can change until the transaction ends."""
     query = (
         f"SELECT e.id, {', '.join(f'e.{name}' for name in HEALTH)} FROM endpoints e "
-        f"WHERE e.id IN (SELECT r.id FROM {_rows(store, id='text')}) ORDER BY e.id"
+        f"WHERE e.id IN (SELECT r.id FROM {json_rows(store, id='text')}) ORDER BY e.id"
     )
     lock = "" if store.is_sqlite else " FOR NO KEY UPDATE OF e"
     return {
@@ -255,21 +257,12 @@ async def write_health(store: PlainSQL, changes: Sequence[Mapping[str, Any]]) ->
     """`id` and the columns of HEALTH, times as datetimes."""
     kinds = dict.fromkeys(MOMENTS, "bigint") | {"failures_in_row": "integer", "disabled_reason": "text"}
     written = ", ".join(f"{name} = r.{name}" for name in HEALTH)
-    query = f"UPDATE endpoints AS e SET {written} FROM {_rows(store, id='text', **kinds)} WHERE e.id = r.id"
+    query = f"UPDATE endpoints AS e SET {written} FROM {json_rows(store, id='text', **kinds)} WHERE e.id = r.id"
     await store.plain(query, rows=_json([_in_milliseconds(change) for change in changes]))
 
 
 def _in_milliseconds(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: to_milliseconds(v) if isinstance(v, datetime) else v for name, v in values.items()}
-
-
-def _rows(store: PlainSQL, **kinds: str) -> str:
-    """The JSON array in the parameter `rows` as a table `r` with these columns."""
-    if store.is_sqlite:
-        columns = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in kinds)
-        return f"(SELECT {columns} FROM json_each(:rows)) AS r"
-    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-    return f"json_to_recordset(CAST(:rows AS json)) AS r({columns})"
 
 
 def _ids(ids: Sequence[str]) -> str:

@@ -96,15 +96,31 @@ exports = Table(
     Column("error", Json),
     Column("warnings", Json, nullable=False),
     Column("labels", Json),
+    Column("lane", Text),
     Index("ix_exports_owner_created", "owner", "created_at", "id"),
     Index("ix_exports_created", "created_at", "id"),
     Index("ix_exports_owner_status_created", "owner", "status", "created_at", "id"),
+    Index("ix_exports_owner_started", "owner", "started_at"),
     Index("ix_exports_status_created", "status", "created_at", "id"),
     Index("ix_exports_status_queued", "status", "queued_at", "id"),
     Index("ix_exports_past_runs", "dataset", "format", "status", "completed_at"),
     Index("ix_exports_file_expires", "file_expires_at", sqlite_where=text("file_expires_at IS NOT NULL"),
           postgresql_where=text("file_expires_at IS NOT NULL")),
 )  # fmt: skip
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("export_id", Text, ForeignKey("exports.id", ondelete="CASCADE"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("started_at", Milliseconds, nullable=False),
+    Column("ended_at", Milliseconds),
+    Column("outcome", Text),
+    Column("error", Json),
+    Column("rows", BigInteger),
+    PrimaryKeyConstraint("export_id", "number"),
+)
 
 idempotency_keys = Table(
     "idempotency_keys",
@@ -273,6 +289,17 @@ audit_log = Table(
     Column("details", Json, nullable=False),
     Column("timestamp", Milliseconds, nullable=False),
     Index("ix_audit_log_timestamp", "timestamp", "id"),
+)
+
+tallies = Table(
+    "tallies",
+    metadata,
+    Column("metric", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("bucket", Integer, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("milliseconds", BigInteger, nullable=False),
+    PrimaryKeyConstraint("metric", "labels", "bucket"),
 )
 
 settings = Table(

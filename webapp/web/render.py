@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse
 
 from webapp.web import flash, words
 from webapp.web.context import resources, viewer_or_none
+from webapp.web.edge import with_prefix
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -53,6 +54,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(template_folder()),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -77,7 +79,7 @@ def is_fragment(request: Request) -> bool:
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
-    return environment.get_template(template).render(context)
+    return with_prefix(environment.get_template(template).render(context))
 
 
 def page(

@@ -23,7 +23,7 @@ from webapp.web.failures import Refused, Restarting
 SESSION_COOKIE = "exportdesk_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LOGGED_PATH = 500
-OPEN_PATHS = ("/static/", "/healthz", "/readyz")
+OPEN_PATHS = ("/static/", "/healthz", "/readyz", "/metrics")
 RECEIVER = re.compile(r"/inspect/[^/]+")
 PLAIN = re.compile(r"[\w/.-]*", re.ASCII)
 HIDDEN = re.compile(r"(/sign-in/once/|/inspect/)[^/]*")

@@ -78,9 +78,13 @@ def exact(moment: datetime) -> str:
     return f"{day(moment)}, {moment.astimezone(UTC):%H:%M:%S} UTC"
 
 
-def time_element(moment: datetime, now: datetime | None = None) -> Markup:
-    """A `<time>` that says how long ago, or exactly when without `now`. app.js makes it local and keeps it fresh."""
+def time_element(moment: datetime, now: datetime | None = None, *, counts_down: bool = False) -> Markup:
+    """A `<time>` that says how long ago, or exactly when without `now`. app.js makes it local and keeps it fresh.
+
+    One that counts down says exactly when, until app.js is there to count.
+    """
     shown, kind = (relative(moment, now), "relative") if now else (exact(moment), "exact")
+    kind = "relative" if counts_down else kind
     stamp = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     element = '<time datetime="{}" title="{}" data-time="{}">{}</time>'
     return Markup(element).format(stamp, exact(moment), kind, shown)  # noqa: S704
