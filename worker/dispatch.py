@@ -11,6 +11,7 @@ from webapp.actions import sending
 from webapp.actions.sending import Ended, Work
 from webapp.domain.callbacks import LEASE_RENEWED_EVERY, Answer, ErrorClass
 from webapp.domain.ids import new_id
+from webapp.ending import end, go_on
 from webapp.queue import QueueName
 from webapp.resources import Resources
 from webapp.store.database import DATABASE_ERRORS
@@ -60,6 +61,7 @@ class Dispatcher:
             while True:
                 self._woken.clear()
                 wait = await self._look_or_wait()
+                go_on()
                 await self._sleep(wait)
         finally:
             await self._stop(beside)
@@ -189,9 +191,7 @@ class Dispatcher:
         tasks = [task for _, task in self._sending.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        for task in (*tasks, *beside):
-            task.cancel()
-        await asyncio.gather(*tasks, *beside, return_exceptions=True)
+        await end(*tasks, *beside)
         await self._unless_it_fails(self._record(len(self._ended)))
         broken_off = [work for work, task in self._sending.values() if task.cancelled()]
         await self._unless_it_fails(sending.give_up(self.resources, broken_off))

@@ -19,6 +19,7 @@ from webapp import bus, queue
 from webapp.actions import trials
 from webapp.domain import limits
 from webapp.domain.callbacks import TIME_LIMITS
+from webapp.ending import end, go_on
 from webapp.queue import QueueName
 from webapp.resources import Resources, broker_url, open_resources
 from webapp.settings import Settings
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 HEALTH_SECONDS = 2.0
 RESTART_SECONDS = (0.5, 5.0)
+HANDING_BACK_SECONDS = 5.0
 AT_LEAST = timedelta(days=1)
 FOR_EVER = 1_000_000
 """Tries that arq may take: how often an export is tried is decided by its status machine, not by the queue."""
@@ -77,9 +79,7 @@ class WakefulWorker(Worker):
             for task in done:
                 task.result()
         finally:
-            for task in (*running, *filter(None, [self.main_task])):
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await end(*running, *filter(None, [self.main_task]))
 
     @property
     def has_running_jobs(self) -> bool:
@@ -87,9 +87,7 @@ class WakefulWorker(Worker):
 
     async def cancel_jobs(self) -> None:
         """Hands running exports back; each job does so when it is cancelled."""
-        for task in self.tasks.values():
-            task.cancel()
-        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        await end(*self.tasks.values(), again=HANDING_BACK_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +155,7 @@ async def run_workers(settings: Settings, names: Sequence[str]) -> None:
             tasks.append(asyncio.create_task(Dispatcher(resources, guard).run()))
         stop = asyncio.create_task(_until(stopping))
         done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
-        for task in (*tasks, stop):
-            task.cancel()
-        await asyncio.gather(*tasks, stop, return_exceptions=True)
+        await end(*tasks, stop, again=2 * HANDING_BACK_SECONDS)
         for task in done:
             task.result()
 
@@ -205,11 +201,13 @@ async def _keep_running(name: str, resources: Resources, tools: Tools) -> None:
             lost.append(worker)
             try:
                 await queue.ping(redis)
+                go_on()
                 log.info("the %s worker is ready", name)
                 wait = RESTART_SECONDS[0]
                 await worker.run_until_lost()
             except queue.QUEUE_ERRORS as error:
                 log.warning("%s worker: no broker (%s); next try in %.1f s", name, type(error).__name__, wait)
+            go_on()
             await asyncio.sleep(wait)
             wait = min(wait * 2, longest)
             lost = [worker for worker in lost if worker.has_running_jobs]

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from webapp.actions import attempts, disk, turns
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.exports import Export, Lane
+from webapp.ending import go_on
 from webapp.resources import Resources
 from worker.children import Children
 from worker.supervise import run_attempt
@@ -77,6 +78,7 @@ async def serve_small(resources: Resources, children: Children, slots: Slots) ->
     """
     while True:
         await slots.until_looked_for()
+        go_on()
         try:
             while await _serve(resources, children, slots):
                 pass

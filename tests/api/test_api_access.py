@@ -53,6 +53,7 @@ HOOK_FORM = HOOK | {"time_limit": "10", "rate": "20", "max_in_flight": "5"}
 ROWS: dict[tuple[str, str], Row] = {
     ("GET", "/"): Row(OPEN, 303),
     ("GET", "/healthz"): Row(OPEN, 200),
+    ("GET", "/metrics"): Row(OPEN, 200),
     ("GET", "/readyz"): Row(OPEN, 503),
     ("GET", "/static/{path}"): Row(OPEN, 200),
     ("GET", "/docs"): Row(OPEN, 200),

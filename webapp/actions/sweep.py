@@ -28,6 +28,8 @@ from webapp.store import tallies as tally_rows
 
 log = logging.getLogger(__name__)
 
+Step = Callable[[Resources, datetime], Awaitable[int]]
+
 BATCH = 200
 ORPHAN_AGE = 3600.0
 UNUSED_EVERY = 60.0
@@ -36,19 +38,24 @@ UNUSED_EVERY = 60.0
 
 async def sweep(resources: Resources) -> Counter[str]:
     """One round. Gives back how many of each kind it put right."""
-    done: Counter[str] = Counter()
-    for name, step in STEPS.items():
-        async with resources.store.connection():
-            now = await resources.store.now()
-        try:
-            done[name] = await step(resources, now)
-        except Exception:
-            log.exception("sweep: the step %r failed; the others go on", name)
+    done = Counter({name: await _step(resources, name, step) for name, step in STEPS.items()})
     for name, count in done.items():
         if count:
             log.info("sweep: %s %d", name, count)
+    for name, step in BOOKS.items():
+        await _step(resources, name, step)
     await _tally(resources, done)
     return done
+
+
+async def _step(resources: Resources, name: str, step: Step) -> int:
+    async with resources.store.connection():
+        now = await resources.store.now()
+    try:
+        return await step(resources, now)
+    except Exception:
+        log.exception("sweep: the step %r failed; the others go on", name)
+        return 0
 
 
 async def _tally(resources: Resources, done: Counter[str]) -> None:
@@ -197,7 +204,7 @@ async def _count_ended(resources: Resources, now: datetime) -> int:
     return await tallies.count_ended(resources, now) if _is_turn(now) else 0
 
 
-STEPS: dict[str, Callable[[Resources, datetime], Awaitable[int]]] = {
+STEPS: dict[str, Step] = {
     "queued": _queue_pending,
     "woken": _wake_waiting,
     "given up": _give_up_lost,
@@ -207,6 +214,7 @@ STEPS: dict[str, Callable[[Resources, datetime], Awaitable[int]]] = {
     "purged": _purge,
     "endpoints deleted": _delete_unused_endpoints,
     "secrets dropped": _drop_expired_secrets,
-    "tallied": tallies.tally_events,
-    "counted": _count_ended,
 }
+
+BOOKS: dict[str, Step] = {"tallied": tallies.tally_events, "counted": _count_ended}
+"""What is kept up to date and puts nothing right."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from webapp import bus, queue
+from webapp.ending import end
 from webapp.live.replay import Frames, Page, Replay, Together
 from webapp.status_cache import StatusCache
 
@@ -205,8 +206,7 @@ class Hub:
             yield self
         finally:
             self._looking.cancel()
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end(self._task)
             self._statuses.feed(False)
 
     def _look_for_stop(self) -> None:
@@ -217,8 +217,8 @@ class Hub:
 
     def _end_streams(self) -> None:
         self.is_stopping, self.ending = True, len(self._streams)
-        for end in list(self._streams):
-            end()
+        for end_stream in list(self._streams):
+            end_stream()
         self._tell_everybody()
 
     async def _run(self) -> None:

@@ -24,6 +24,7 @@ from webapp.actions import acks
 from webapp.domain.access import Viewer
 from webapp.domain.errors import Invalid
 from webapp.domain.events import Event, event_json
+from webapp.ending import end
 from webapp.live.replay import Replay, replay_from
 from webapp.live.stream import IDENTITY_SECONDS, SEND_SECONDS
 from webapp.store.database import DATABASE_ERRORS
@@ -153,9 +154,7 @@ async def _first_to_end(*coroutines: Coroutine[None, None, None]) -> None:
         for task in done:
             task.result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
 
 
 async def _tell(client: Client, who: Viewer, owner: str | None, replay: Replay, again: Sequence[Event]) -> None:

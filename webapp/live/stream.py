@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from webapp.ending import end
 from webapp.live.hub import Changes, Hub
 from webapp.live.replay import Replay
 from webapp.store.database import DATABASE_ERRORS
@@ -74,10 +75,9 @@ class EventStream(Response):
                 self._is_read = False
         finally:
             self._timer.cancel()
-            telling.cancel()
             if self._beating is not None:
                 self._beating.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            await end(telling)
         if not telling.cancelled():
             telling.result()
         if self._is_read:
