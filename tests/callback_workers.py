@@ -7,11 +7,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from webapp import queue
+from webapp.ending import end
 from webapp.resources import Resources
 from worker.children import Children
 from worker.dispatch import Dispatcher
 from worker.guard import Guard
 from worker.main import Tools, callback_worker
+
+STOPPING_SECONDS = 20.0
 
 
 @asynccontextmanager
@@ -28,9 +31,7 @@ async def callbacks_working(resources: Resources) -> AsyncGenerator[None]:
             while not await queue.worker_is_alive(resources.redis, queue.QueueName.CALLBACKS):
                 await asyncio.sleep(0.01)
         yield
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await end(*running, again=STOPPING_SECONDS)
         await worker.cancel_jobs()
         await redis.delete(worker.health_check_key)
         await redis.aclose(close_connection_pool=True)

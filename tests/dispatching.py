@@ -11,9 +11,12 @@ from dataclasses import replace
 from owing import all_deliveries
 
 from webapp.domain.callbacks import Delivery
+from webapp.ending import end
 from webapp.resources import Resources
 from worker.dispatch import Dispatcher
 from worker.guard import Guard
+
+STOPPING_SECONDS = 20.0
 
 
 def reaching_loopback(resources: Resources) -> Resources:
@@ -28,8 +31,7 @@ async def dispatching(resources: Resources, *, most: int = 200) -> AsyncIterator
         try:
             yield dispatcher
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await end(running, again=STOPPING_SECONDS)
 
 
 async def until(

@@ -19,6 +19,7 @@ from webapp import queue
 from webapp.actions import messages, trials
 from webapp.domain.callbacks import EndpointSettings, ErrorClass
 from webapp.domain.signing import new_secret
+from webapp.ending import end
 from webapp.resources import Resources
 from webapp.sealing import Sealer
 from worker.children import Children
@@ -37,8 +38,7 @@ async def working(resources: Resources) -> AsyncIterator[None]:
             while not await queue.worker_is_alive(resources.redis, queue.QueueName.CALLBACKS):
                 await asyncio.sleep(0.01)
         yield
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await end(running)
         await worker.cancel_jobs()
         await redis.delete(worker.health_check_key)
         await redis.aclose(close_connection_pool=True)

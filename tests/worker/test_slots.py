@@ -15,6 +15,7 @@ from webapp.domain import limits
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Lane, Status
 from webapp.domain.formats import API_DEFAULTS
+from webapp.ending import end
 from webapp.resources import Resources
 from webapp.store import exports as rows
 from worker import jobs
@@ -46,8 +47,7 @@ async def serving(resources: Resources, children: Children, slots: Slots) -> Asy
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
 
 @pytest.mark.parametrize(("count", "common", "keeps_one"), [(1, 1, False), (2, 1, True), (3, 2, True), (64, 63, True)])
