@@ -179,6 +179,8 @@
   // Whoever measures or mirrors this page hears what each snapshot brought: the events that were not shown before, and
   // the version of each export that is shown now.
   function tellApplied() {
+    const title = content()?.querySelector("[data-title]")?.dataset.title;
+    if (title) document.dispatchEvent(new CustomEvent("exportdesk:title", { detail: `${title} · Exportdesk` }));
     const channel = isStreaming() ? "sse" : "polling";
     const events = eventsShown().filter((id) => !applied.has(id));
     const detail = { stamp: shownStamp(), channel, events, versions: versionsShown() };

@@ -236,6 +236,11 @@
     if (unseen.delete(id)) mark();
   }
 
+  document.addEventListener("exportdesk:title", ({ detail }) => {
+    document.title = detail;
+    mark();
+  });
+
   function mark() {
     if (!/^\(\d+\) /.test(document.title)) title = document.title;
     document.title = unseen.size ? `(${unseen.size}) ${title}` : title;

@@ -17,6 +17,9 @@ async def end(*tasks: asyncio.Task[Any], again: float = 1.0) -> None:
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=again)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # looked at, so that nothing is logged of it
 
 
 def go_on() -> None:

@@ -421,6 +421,20 @@ async def test_a_revoked_token_is_nobodys(
     await soon(is_out, LIFETIME + 0.1 if is_deaf else 0.5)
 
 
+async def test_a_wait_ends_when_its_token_is_revoked(
+    desks: tuple[Desk, Desk], user: Viewer, make_export: ExportMaker
+) -> None:
+    export = await make_export(Status.QUEUED)
+    account = await people.user_named(desks[0].resources, user.name)
+    token_id, token = await people.create_token(desks[0].resources, account, "t", actor="tests")
+    headers = {"authorization": f"Bearer {token}"}
+    waiting = asyncio.create_task(desks[0].http.get(f"{URL}/{export.id}?wait=20", headers=headers))
+    await asyncio.sleep(0.2)
+    await people.revoke_token(desks[1].resources, token_id, actor="tests")
+    async with asyncio.timeout(5):
+        problem_of(await waiting, 401, "SIGN_IN_NEEDED")
+
+
 async def test_a_token_that_was_read_before_it_was_revoked_does_not_stay(
     desks: tuple[Desk, Desk], user: Viewer, make_export: ExportMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ from webapp.store.tables import client_acks, events
 from webapp.web.security import SESSION_COOKIE
 
 pytestmark = pytest.mark.browser
-EXPORTS = int(os.environ.get("EXPORTDESK_TEST_EXPORTS", "200"))
+EXPORTS = int(os.environ.get("EXPORTDESK_TEST_EXPORTS", "100"))
 SEED = int(os.environ.get("EXPORTDESK_TEST_SEED") or random.SystemRandom().randrange(1_000_000))
 PEOPLE = 10
 DETAILS = 3 if EXPORTS >= 1000 else 1

@@ -23,7 +23,7 @@ from webapp.resources import Resources
 from webapp.store import exports as rows
 from webapp.store.exports import ListFilter
 
-STREAMS = int(os.environ.get("EXPORTDESK_TEST_STREAMS", "1000"))
+STREAMS = int(os.environ.get("EXPORTDESK_TEST_STREAMS", "500"))
 BACK_SECONDS = 30
 BIN_SECONDS = 0.1
 FAIR_SHARE = 0.1

@@ -80,7 +80,8 @@ async def test_the_execution_limit_ends_the_query_within_two_seconds(
     started = time.monotonic()
     _, attempt = await going(wanted, children, user, server, format)
     await asyncio.sleep(max(0, started + 3.5 - time.monotonic()))
-    assert server.connections() != []
+    if time.monotonic() - started < 4:  # on a busy machine it took as long to begin
+        assert server.connections() != []
     await asyncio.sleep(max(0, started + 4 - time.monotonic()))
     assert await is_gone(server, 2)
     export = await attempt

@@ -31,7 +31,8 @@ from webapp.domain.exports import Export
 from webapp.domain.formats import API_DEFAULTS
 from webapp.store.exports import ListFilter
 from webapp.web import cursors
-from webapp.web.context import export_id, hub, resources, viewer
+from webapp.web.context import SignInNeeded, export_id, hub, resources, viewer
+from webapp.web.security import identify
 
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -131,8 +132,13 @@ async def _wait_for_change(request: Request, export: Export, wait: float) -> Exp
     who, ends_at = viewer(request), time.monotonic() + wait
     known = if_none_match(request)
     live = hub(request)
-    with live.connection("long_poll"), live.reader(owner=export.owner, ids=frozenset({export.id})) as reader:
+    with (
+        live.connection("long_poll"),
+        live.reader(owner=export.owner, ids=frozenset({export.id}), viewer=who.id) as reader,
+    ):
         while True:
+            if await identify(request) != who:
+                raise SignInNeeded
             now = await exports.get(resources(request), who, export.id)
             left = ends_at - time.monotonic()
             seen = any(tag in {"", "*"} or tag.strip('"').split("-")[0] == str(now.version) for tag in known)

@@ -12,8 +12,8 @@ from webapp.commands.failures import EXIT_PROBLEM, Failure
 from webapp.commands.terminal import coloured, say, table
 
 TOOLS = ("ruff", "pyright", "importlinter", "pytest", "xdist")
-PROCESSES = 4
-"""That tests run in: many of them mostly wait, so more than there are cores."""
+PROCESSES = 3
+"""That tests run in: many of them mostly wait."""
 
 
 def steps() -> list[tuple[str, list[str]]]:

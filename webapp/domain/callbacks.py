@@ -79,10 +79,10 @@ SENTENCES: Mapping[ErrorClass, str] = {
     ErrorClass.DISCONNECTED: "The receiver closed the connection before it had answered.",
     ErrorClass.BAD_ANSWER: "What came back is not HTTP. Does the URL lead to a web server?",
     ErrorClass.REDIRECT: "The receiver answered with a redirect, which is not followed. Register the URL it leads to.",
-    ErrorClass.GONE: "The receiver answered 410 Gone: it wants no more callbacks, so the endpoint was disabled.",
+    ErrorClass.GONE: "The receiver answered 410 Gone: it wants no more callbacks.",
     ErrorClass.HTTP_4XX: "The receiver refused the request. Its answer may say why; often it is the signature check.",
-    ErrorClass.HTTP_5XX: "The receiver failed while it handled the request. It is tried again.",
-    ErrorClass.INTERRUPTED: "Our worker ended in the middle of the request. It may have arrived; it is sent again.",
+    ErrorClass.HTTP_5XX: "The receiver failed while it handled the request.",
+    ErrorClass.INTERRUPTED: "Our worker ended in the middle of the request. It may have arrived.",
 }
 
 

@@ -23,8 +23,9 @@ cat order.json
 """
 
 POLL = """\
+rm -f tag.txt head.txt export.json
 while :; do
-  curl -sS -H "$AUTH" --etag-compare tag.txt --etag-save tag.txt \\
+  curl -sS --retry 8 --retry-connrefused -H "$AUTH" --etag-compare tag.txt --etag-save tag.txt \\
     -D head.txt -o export.json "$EXPORT"
   WAIT=$(tr -d '\\r' < head.txt | awk 'tolower($1) == "retry-after:" { print $2 }')
   [ -n "$WAIT" ] || break

@@ -155,9 +155,9 @@ class Store:
             await self.execute(text("PRAGMA journal_mode = wal"))
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._thread.shutdown)
         if self._direct is not None:
-            self._direct.connection.close()
+            await self._in_thread(self._direct.connection.close)
+        self._thread.shutdown(wait=False)
         if self._pool is not None:
             await self._pool.close()
         await self.database.disconnect()
