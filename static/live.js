@@ -355,7 +355,12 @@
   });
 
   document.addEventListener("htmx:sse:close", (event) => {
-    if (!isLive(event) || event.detail.reason === "message") return;
+    if (!isLive(event)) return;
+    if (event.detail.reason === "message") {
+      // Its last word is the end. Whatever kept the page from showing that, a poll will bring it.
+      if (isActive()) fallBack(1);
+      return;
+    }
     if (isShared() && !turn && isActive() && !stopped) {
       setTimeout(announce);
       return;

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 from needed import missing
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from webapp.actions import people
 from webapp.domain.access import Viewer
@@ -99,6 +99,7 @@ async def context(
     opened = await browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 900})
     await opened.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": server.url}])
     opened.set_default_timeout(15_000)
+    expect.set_options(timeout=15_000)
     yield opened
     await opened.close()
 

@@ -168,6 +168,18 @@ async def test_a_stream_that_cannot_be_opened_is_replaced_by_polling_and_tried_a
     await expect(page.get_by_role("link", name="Download")).to_be_visible()
 
 
+async def test_a_stream_that_begins_with_the_end_is_shown_whole(page: Page, server, resources, make_export) -> None:
+    export = await make_export(Status.PROCESSING)
+
+    async def end_it_first(route: Route) -> None:
+        await finish(resources, export)
+        await route.continue_()
+
+    await page.route(f"**/exports/{export.id}/stream*", end_it_first, times=1)
+    await page.goto(f"/exports/{export.id}")
+    await expect(page.get_by_role("link", name="Download")).to_be_visible(timeout=15_000)
+
+
 async def test_a_stream_that_stays_silent_is_given_up(page: Page, server, resources, make_export) -> None:
     export = await make_export(Status.PROCESSING)
     path = f"/exports/{export.id}"

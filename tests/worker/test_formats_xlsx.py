@@ -18,6 +18,11 @@ from worker.formats import xlsx
 from worker.formats.xlsx_parts import sheet_name
 
 
+@pytest.fixture(autouse=True, params=[5000, 0], ids=["by_cell", "at_once"])
+def early_rows(request, monkeypatch) -> None:
+    monkeypatch.setattr("worker.formats.xlsx.EARLY_ROWS", request.param)
+
+
 @pytest.fixture
 def out(tmp_path):
     return tmp_path / "out.xlsx"

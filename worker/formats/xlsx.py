@@ -21,14 +21,20 @@ from worker.formats.xlsx_text import CELL_UNITS, utf16_cut, xml_text
 from worker.formats.zipstream import ENTRY_LIMIT, ZipStream
 
 SHEET_COLUMNS = 16_384
-ROWS_AT_ONCE = 500
+ROWS_AT_ONCE = 2000
+BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Of XML, going by the rows before: as many rows as this holds are built together."""
+
 WIDTH_ROWS = 100
+EARLY_ROWS = 5000
+"""Written cell by cell: Arrow is not worth its import before."""
+
 LEAST_WIDTH, MOST_WIDTH = 8, 60
 
 
 class XlsxWriter:
     def __init__(self) -> None:
-        self._lane: Lane[bytes] | None = None
+        self._lane: Lane[bytes | memoryview] | None = None
 
     def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
         if len(columns) > SHEET_COLUMNS:
@@ -42,20 +48,29 @@ class XlsxWriter:
             ColumnCells(letters(number), column.kind, zone, self._tally) for number, column in enumerate(columns, 1)
         ]
         self._rows = self._sheets = self._sheet_rows = self._sheet_bytes = 0
+        self._waiting: list[Row] = []
+        self._at_once = 1
         self._widths: list[int] = []
         self._zip = ZipStream(sink, at=context.created_at)
         self._zip.add("_rels/.rels", parts.ROOT_RELATIONS.encode())
         self._zip.add("xl/styles.xml", parts.STYLES.encode())
-        self._lane = Lane[bytes](self._zip.write)
+        self._lane = Lane[bytes | memoryview](self._zip.write)
 
     def write(self, batch: list[Row]) -> None:
-        while batch:
-            self._ready_sheet(batch)
-            taken = min(len(batch), ROWS_AT_ONCE, SHEET_ROWS - self._sheet_rows)
-            self._write_rows(batch[:taken])
-            batch = batch[taken:]
+        self._waiting += batch
+        if len(self._waiting) >= self._at_once:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        while waiting:
+            self._ready_sheet(waiting)
+            taken = min(len(waiting), ROWS_AT_ONCE, SHEET_ROWS - self._sheet_rows)
+            self._write_rows(waiting[:taken])
+            waiting = waiting[taken:]
 
     def close(self) -> tuple[FormatWarning, ...]:
+        self._write_waiting()
         if not self._sheets:
             self._ready_sheet([])
         self._finish_sheet()
@@ -124,14 +139,28 @@ class XlsxWriter:
 
     def _write_rows(self, batch: list[Row]) -> None:
         first = self._sheet_rows + 2
+        if self._rows < EARLY_ROWS:
+            self._put(self._rows_by_cell(batch, first))
+        else:
+            data = self._rows_at_once(batch, first) or self._rows_by_cell(batch, first)
+            self._at_once = min(ROWS_AT_ONCE, BYTES_AT_ONCE * len(batch) // len(data))
+            self._put(data)
+        self._sheet_rows += len(batch)
+        self._rows += len(batch)
+
+    def _rows_at_once(self, batch: list[Row], first: int) -> memoryview | None:
+        from worker.formats.xlsx_batches import rows_at_once  # Arrow costs as much as the early rows
+
+        return rows_at_once(batch, first, self._columns)
+
+    def _rows_by_cell(self, batch: list[Row], first: int) -> bytes:
         numbers = [*map(str, range(first, first + len(batch)))]
         pieces: list[Iterable[str]] = [repeat('<row r="', len(batch)), numbers, repeat('">', len(batch))]
         for column, values in zip(self._columns, zip(*batch, strict=True), strict=True):
-            pieces += column.pieces(values, numbers)
+            bodies = zip(numbers, column.bodies(values), strict=True)
+            pieces.append([body and f"{column.start}{number}{body}" for number, body in bodies])
         rows = map(str.encode, map("".join, zip(*pieces, strict=True)))  # one wide row makes not all of them wide
-        self._put(b"</row>".join(rows) + b"</row>")
-        self._sheet_rows += len(batch)
-        self._rows += len(batch)
+        return b"</row>".join(rows) + b"</row>"
 
     def _finish_sheet(self) -> None:
         corner = f"{letters(len(self._names))}{self._sheet_rows + 1}"
@@ -140,7 +169,7 @@ class XlsxWriter:
         self._lane.drain()
         self._zip.finish()
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes | memoryview) -> None:
         self._sheet_bytes += len(data)
         assert self._lane
         self._lane.put(data)

@@ -1,185 +1,206 @@
-"""Cells of a column as XML bodies, a whole batch at once, for the batches whose cells are all of one ordinary sort.
+"""Rows as XML a whole batch at once, by Arrow's kernels, for the columns whose cells are all of one ordinary sort.
 
-Each function gives one body for each value ("" for None), or None where only a look at each cell can tell.
+Importing Arrow takes as long as some thousand rows do cell by cell, so short files do without this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Any, TypeVar
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, NamedTuple
 
-import msgspec
-
+from webapp.datasets.columns import Kind
 from worker.formats.cells import base64_text
-from worker.formats.xlsx_parts import STYLE_MOMENT
-from worker.formats.xlsx_text import CELL_UNITS, FORBIDDEN, markup
-from worker.formats.xlsx_times import DAY_ZERO, FIRST_DAY, ZONED
+from worker.formats.xlsx_cells import EMPTY, MOMENTS, MOST_DIGITS, MOST_EXACT, TEXT, TEXT_END, TEXT_KEPT, ColumnCells
+from worker.formats.xlsx_moments import Serials, days_of, moments_of_texts, moments_of_values
+from worker.formats.xlsx_parts import STYLE_DATE, STYLE_FRACTION, STYLE_MOMENT
+from worker.formats.xlsx_text import CELL_UNITS, FORBIDDEN, MARKUP
 
-MOST_DIGITS = 15
-MOST_EXACT = 10**MOST_DIGITS - 1
-"""The largest integer whose digits a spreadsheet all shows."""
+pa: Any = import_module("pyarrow")  # it has no stubs: what comes out of it is Any
+pc: Any = import_module("pyarrow.compute")
 
-PLAIN_UNITS = CELL_UNITS // 2
-"""Texts up to this length fit whatever characters they hold."""
+MOST_BYTES = 256 * 1024 * 1024
+"""Of a batch's texts: an Arrow array holds 2 GiB."""
 
-PLAIN_BYTES = PLAIN_UNITS // 4 * 3
-TEXT, KEPT, TEXT_END = '" t="inlineStr"><is><t>', '" t="inlineStr"><is><t xml:space="preserve">', "</t></is></c>"
-NUMBER, NUMBER_END = '"><v>', "</v></c>"
-
-Value = TypeVar("Value", str, bytes, int, float)
-
-_encode = msgspec.json.Encoder().encode
-
-
-def text_bodies(values: Sequence[str | None]) -> list[str] | None:
-    texts = _present(values)
-    joined = "".join(texts)
-    if "\r" in joined or "_x" in joined or (len(joined) > PLAIN_UNITS and max(map(len, texts)) > PLAIN_UNITS):
-        return None
-    printable = joined.isprintable()
-    if not printable and FORBIDDEN.search(joined):
-        return None
-    edges = (not printable or " " in joined) and texts != [*map(str.strip, texts)]
-    if "&" in joined or "<" in joined or ">" in joined:
-        texts = [markup(text) if "&" in text or "<" in text or ">" in text else text for text in texts]
-    if edges or not printable:
-        starts = [KEPT if "\n" in text or text != text.strip() else TEXT for text in texts]
-        bodies = [f"{start}{text}{TEXT_END}" for start, text in zip(starts, texts, strict=True)]
-    else:
-        bodies = [f"{TEXT}{text}{TEXT_END}" for text in texts]
-    return _spread(values, bodies)
+NULL = type(None)
+NUMBER, SWITCH, NUMBER_END = '"><v>', '" t="b"><v>', "</v></c>"
+DAY, MOMENT, FRACTION = (f'" s="{style}"><v>' for style in (STYLE_DATE, STYLE_MOMENT, STYLE_FRACTION))
+NUMERAL = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
+BYTES_PER_UNIT = 4
+"""At most, in UTF-8."""
 
 
-def bytes_bodies(values: Sequence[bytes | None]) -> list[str] | None:
-    if max(map(len, _present(values))) > PLAIN_BYTES:
-        return None
-    return ["" if value is None else f"{TEXT}{base64_text(value)}{TEXT_END}" for value in values]
+class Bodies(NamedTuple):
+    """What follows the references of a column's cells: `start`, one for all or an array, then the text, null where
+    there is no cell, then `end`."""
+
+    start: Any
+    texts: Any
+    end: str
 
 
-def number_bodies(values: Sequence[float | None]) -> list[str] | None:
-    """Floats, and integers of up to 15 digits among them."""
-    numbers = _present(values)
-    if (min(numbers) < -MOST_EXACT or max(numbers) > MOST_EXACT) and int in set(map(type, numbers)):
-        return None
-    return _numbers(values, NUMBER, NUMBER_END)
+def rows_at_once(batch: Sequence[Sequence[Any]], first: int, columns: Sequence[ColumnCells]) -> memoryview | None:
+    """The rows' XML; `first` is the number of the first. None where the batch is too large to be taken at once."""
+    numbers = pa.array(range(first, first + len(batch))).cast(pa.string())
+    pieces: list[Any] = [_constant('<row r="'), numbers]
+    constant, size = '">', 0
+    for column, values in zip(columns, zip(*batch, strict=True), strict=True):
+        start, texts, end = _bodies(column, values)
+        size += texts.nbytes
+        if size > MOST_BYTES:
+            return None
+        if texts.null_count:
+            cells = _joined([_constant(column.start), numbers, _piece(start), texts, _constant(end)])
+            pieces += [_constant(constant), pc.fill_null(cells, EMPTY)]
+            constant = ""
+        else:
+            pieces += [_constant(constant + column.start), numbers, _piece(start), texts]
+            constant = end
+    pieces.append(_constant(constant + "</row>"))
+    return memoryview(_joined(pieces).buffers()[2])
 
 
-def long_integer_bodies(values: Sequence[int | None]) -> list[str] | None:
-    """Integers that all have more than 15 digits, as text."""
-    numbers = _present(values)
-    if min(numbers) <= MOST_EXACT and min(map(abs, numbers)) <= MOST_EXACT:
-        return None
-    return _numbers(values, TEXT, TEXT_END)
+def _joined(pieces: list[Any]) -> Any:
+    return pc.binary_join_element_wise(*pieces, _constant(""))
 
 
-def _numbers(values: Sequence[float | None], start: str, end: str) -> list[str] | None:
+@lru_cache(65_536)
+def _constant(text: str) -> Any:
+    return pa.scalar(text)
+
+
+def _piece(start: Any) -> Any:
+    return _constant(start) if isinstance(start, str) else start
+
+
+def _bodies(column: ColumnCells, values: Sequence[Any]) -> Bodies:
+    """The same as cell by cell, but at once where the whole batch allows it."""
     try:
-        text = _encode(values).decode("ascii")
-    except OverflowError:
+        at_once = _bodies_at_once(column, values)
+    except (ValueError, OverflowError):  # a value that Arrow has no place for
+        at_once = None
+    if at_once is not None:
+        return at_once
+    return Bodies("", pa.array([body or None for body in column.bodies(values)], pa.string()), "")
+
+
+def _bodies_at_once(column: ColumnCells, values: Sequence[Any]) -> Bodies | None:
+    types = set(map(type, values))
+    types.discard(NULL)
+    if types == {int, float}:
+        return None if column.kind is Kind.BOOLEAN else _numbers(values, mixed=True)
+    if len(types) > 1:
         return None
-    if "null" in text and text.count("null") != values.count(None):  # NaN and the infinities are null too
+    for kind in types:
+        if kind is str:
+            return _of_texts(column, values)
+        if kind is int:
+            return _switches(values) if column.kind is Kind.BOOLEAN else _integers(column, values)
+        if kind is float:
+            return _numbers(values)
+        if kind is bool:
+            return Bodies(SWITCH, pa.array(values).cast(pa.int8()).cast(pa.string()), NUMBER_END)
+        if kind is bytes:
+            return _blobs(values)
+        if kind is datetime:
+            return _moments(moments_of_values(values, column.zone, zoned=column.zoned))
+        if kind is date and not column.zoned:
+            return _days(days_of(pa.array(values, pa.date32())))
+        if kind is Decimal:
+            return _decimals(values)
         return None
-    cells = f"{start}{text[1:-1].replace(',', f'{end},{start}')}{end}"
-    return cells.replace(f"{start}null{end}", "").split(",")
+    return Bodies("", pa.nulls(len(values), pa.string()), "")
 
 
-class Moments:
-    """The moments of one column: ISO timestamps in whole seconds, all with an offset or all without one.
+def _of_texts(column: ColumnCells, values: Sequence[str | None]) -> Bodies | None:
+    array = pa.array(values, pa.string())
+    if column.kind in MOMENTS:
+        return _moments(moments_of_texts(array, column.zone, zoned=column.zoned))
+    if column.kind is Kind.DATE:
+        lengths = pc.min_max(pc.binary_length(array)).as_py()
+        return _days(days_of(array.cast(pa.date32()))) if set(lengths.values()) == {10} else None
+    if column.kind is Kind.DECIMAL:
+        are_short = pc.max(pc.binary_length(array)).as_py() <= MOST_DIGITS
+        are_numerals = are_short and _all(pc.match_substring_regex(array, NUMERAL))
+        return Bodies(NUMBER, array, NUMBER_END) if are_numerals else None
+    return None if column.kind is Kind.TIME else _texts(array)
 
-    Taken apart by position and looked up piece by piece, several times faster than by `datetime`.
-    """
 
-    def __init__(self, zone: tzinfo, zoned: bool) -> None:
-        self._days = Days()
-        self._offsets: dict[str, int] = Offsets() if zoned else {"": 0}
-        self._shifts = Shifts(zone) if zoned and str(zone) != "UTC" else None
-
-    def bodies(self, values: Sequence[str | None]) -> list[str] | None:
-        days, offsets, shifts = self._days, self._offsets, self._shifts
-        try:
-            seconds = [
-                days[text[:10]] + MINUTES[text[10:17]] + SECONDS[text[17:19]] - offsets[text[19:]]
-                for text in values
-                if text is not None
-            ]
-            if shifts is not None:
-                seconds = [second + shifts[second // QUARTER] for second in seconds]
-        except (LookupError, ValueError, OverflowError):
+def _texts(array: Any) -> Bodies | None:
+    joined = str(array.buffers()[2] or b"", "utf-8")
+    if "\r" in joined or "_x" in joined:
+        return None
+    if len(joined) * BYTES_PER_UNIT > CELL_UNITS and pc.max(pc.binary_length(array)).as_py() > CELL_UNITS:
+        return None
+    start: Any = TEXT
+    if not joined.isprintable():
+        if FORBIDDEN.search(joined):
             return None
-        if min(seconds) < FIRST_SECOND or max(seconds) > LAST_SECOND:
-            return None
-        bodies = _numbers([second / DAY for second in seconds], MOMENT, NUMBER_END)
-        return None if bodies is None else _spread(values, bodies)
+        stripped = pc.utf8_trim_whitespace(array)
+        start = _starts(pc.or_(pc.match_substring(array, "\n"), pc.not_equal(stripped, array)))
+    elif " " in joined:
+        start = _starts(pc.or_(pc.starts_with(array, " "), pc.ends_with(array, " ")))
+    for character, entity in MARKUP:
+        if character in joined:
+            array = pc.replace_substring(array, character, entity)
+    return Bodies(start, array, TEXT_END)
 
 
-DAY, QUARTER = 86_400, 900
-FIRST_SECOND = FIRST_DAY * DAY
-LAST_SECOND = (date.max.toordinal() - DAY_ZERO + 1) * DAY - 1
-MOMENT = f'" s="{STYLE_MOMENT}"><v>'
-ZERO = datetime(1899, 12, 30, tzinfo=UTC)
-SECONDS = {f"{second:02}": second for second in range(60)}
-MINUTES = {
-    f"{mark}{minute // 60:02}:{minute % 60:02}:": minute * 60 for mark in " T" for minute in range(24 * 60)
-}  # fmt: skip
-REMEMBERED = 8192
+def _starts(keeps_space: Any) -> Any:
+    return pc.if_else(keeps_space, TEXT_KEPT, TEXT) if pc.any(keeps_space).as_py() else TEXT
 
 
-class Days(dict[str, int]):
-    """Seconds from day zero to the beginning of an ISO date."""
-
-    def __missing__(self, text: str) -> int:
-        if text[4:5] != "-" or text[7:8] != "-":
-            raise ValueError(text)
-        _forget(self)
-        self[text] = seconds = (date.fromisoformat(text) - ZERO.date()).days * DAY
-        return seconds
+def _blobs(values: Sequence[bytes | None]) -> Bodies | None:
+    array = pa.array([None if value is None else base64_text(value) for value in values], pa.string())
+    return Bodies(TEXT, array, TEXT_END) if pc.max(pc.binary_length(array)).as_py() <= CELL_UNITS else None
 
 
-class Offsets(dict[str, int]):
-    """Seconds that an offset such as `Z` or `+05:30` is ahead of UTC."""
-
-    def __missing__(self, text: str) -> int:
-        if not ZONED.fullmatch(text):
-            raise ValueError(text)
-        _forget(self)
-        ahead = datetime.fromisoformat(f"2000-01-01T00:00:00{text}").utcoffset()
-        assert ahead is not None
-        self[text] = seconds = ahead // timedelta(seconds=1)
-        return seconds
+def _switches(values: Sequence[int | None]) -> Bodies | None:
+    array = pa.array(values, pa.int64())
+    least, most = pc.min_max(array).as_py().values()
+    return Bodies(SWITCH, array.cast(pa.string()), NUMBER_END) if least >= 0 and most <= 1 else None
 
 
-class Shifts(dict[int, int]):
-    """Seconds that the zone is ahead of UTC, by quarters of an hour since day zero."""
-
-    def __init__(self, zone: tzinfo) -> None:
-        self._zone = zone
-
-    def __missing__(self, quarter: int) -> int:
-        ahead = self._at(quarter * QUARTER)
-        if ahead != self._at((quarter + 1) * QUARTER - 1):
-            raise ValueError(quarter)
-        _forget(self)
-        self[quarter] = ahead
-        return ahead
-
-    def _at(self, second: int) -> int:
-        ahead = (ZERO + timedelta(seconds=second)).astimezone(self._zone).utcoffset()
-        assert ahead is not None
-        return ahead // timedelta(seconds=1)
+def _integers(column: ColumnCells, values: Sequence[int | None]) -> Bodies | None:
+    array = pa.array(values, pa.int64())
+    least, most = pc.min_max(array).as_py().values()
+    if least >= -MOST_EXACT and most <= MOST_EXACT:
+        return Bodies(NUMBER, array.cast(pa.string()), NUMBER_END)
+    if least <= MOST_EXACT and pc.min(pc.abs(array)).as_py() <= MOST_EXACT:
+        return None
+    column.count_long_integers(len(array) - array.null_count)
+    return Bodies(TEXT, array.cast(pa.string()), TEXT_END)
 
 
-def _forget(memory: dict[Any, int]) -> None:
-    if len(memory) >= REMEMBERED:
-        memory.clear()
+def _numbers(values: Sequence[float | None], *, mixed: bool = False) -> Bodies | None:
+    array = pa.array(values, pa.float64())
+    least, most = pc.min_max(array).as_py().values()
+    if not _all(pc.is_finite(array)) or (mixed and (least < -MOST_EXACT or most > MOST_EXACT)):
+        return None
+    return Bodies(NUMBER, array.cast(pa.string()), NUMBER_END)
 
 
-def _present(values: Sequence[Value | None]) -> list[Value]:
-    return [value for value in values if value is not None]
+def _decimals(values: Sequence[Decimal | None]) -> Bodies | None:
+    if not all(value is None or value.is_finite() for value in values):
+        return None
+    array = pa.array(values)
+    return Bodies(NUMBER, array.cast(pa.string()), NUMBER_END) if array.type.precision <= MOST_DIGITS else None
 
 
-def _spread(values: Sequence[Any], bodies: list[str]) -> list[str]:
-    if len(values) == len(bodies):
-        return bodies
-    rest = iter(bodies)
-    return ["" if value is None else next(rest) for value in values]
+def _days(days: Any) -> Bodies | None:
+    return days and Bodies(DAY, days.cast(pa.string()), NUMBER_END)
+
+
+def _moments(serials: Serials | None) -> Bodies | None:
+    if serials is None:
+        return None
+    days, is_fraction = serials
+    start = MOMENT if is_fraction is None else pc.if_else(is_fraction, FRACTION, MOMENT)
+    return Bodies(start, days.cast(pa.string()), NUMBER_END)
+
+
+def _all(array: Any) -> bool:
+    return bool(pc.all(array).as_py())

@@ -6,26 +6,15 @@ A cell is `<c r="A1` (its reference) and a body, which is all the rest; bodies a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, tzinfo
 from decimal import Decimal
 from functools import lru_cache
-from itertools import repeat
 from typing import Any
 
 from webapp.datasets.columns import Kind
 from worker.formats.cells import is_numeral, is_switch, plain_text
 from worker.formats.writer import Tally
-from worker.formats.xlsx_batches import (
-    MOST_DIGITS,
-    MOST_EXACT,
-    PLAIN_UNITS,
-    Moments,
-    bytes_bodies,
-    long_integer_bodies,
-    number_bodies,
-    text_bodies,
-)
 from worker.formats.xlsx_text import CELL_UNITS, escaped, utf16_cut, xml_text
 from worker.formats.xlsx_times import (
     Serial,
@@ -40,9 +29,13 @@ from worker.formats.xlsx_times import (
 EMPTY = ""
 TRUE, FALSE = '" t="b"><v>1</v></c>', '" t="b"><v>0</v></c>'
 CACHED_TIMES = 8192
-NULL, TEXTS, BLOBS, INTEGERS = (frozenset[type]({kind}) for kind in (type(None), str, bytes, int))
-NUMBERS = frozenset[type]({int, float})
-SWITCHES = {0: FALSE, 1: TRUE, None: EMPTY}
+TEXT, TEXT_KEPT, TEXT_END = '" t="inlineStr"><is><t>', '" t="inlineStr"><is><t xml:space="preserve">', "</t></is></c>"
+MOST_DIGITS = 15
+MOST_EXACT = 10**MOST_DIGITS - 1
+"""The largest integer whose digits a spreadsheet all shows."""
+
+PLAIN_UNITS = CELL_UNITS // 2
+"""Texts up to this length fit whatever characters they hold."""
 
 MOMENTS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
 TIMES = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
@@ -54,12 +47,11 @@ class ColumnCells:
     """`zone` is what zoned timestamps are told in; whether the column has any is decided by its first batch."""
 
     def __init__(self, letters: str, kind: Kind, zone: tzinfo, tally: Tally) -> None:
-        self._start = f'<c r="{letters}'
-        self._kind = kind
-        self._zone = zone
+        self.start = f'<c r="{letters}'
+        self.kind = kind
+        self.zone = zone
         self._tally = tally
         self.zoned = kind is Kind.TIMESTAMP_TZ
-        self._is_text = kind not in TIMES and kind is not Kind.DECIMAL
         self._bodies: dict[type, Body] = {
             type(None): lambda _: EMPTY,
             str: self._text_body(kind),
@@ -74,46 +66,17 @@ class ColumnCells:
 
     def look(self, values: Sequence[Any]) -> None:
         """The first batch: what the header will say about the whole column is known after it."""
-        if self._kind is Kind.TIMESTAMP:
+        if self.kind is Kind.TIMESTAMP:
             self.zoned = any(map(names_a_zone, values))
-        self._moments = Moments(self._zone, self.zoned)
 
-    def pieces(self, values: Sequence[Any], numbers: Sequence[str]) -> list[Iterable[str]]:
-        """What the rows' XML is joined from, one string a row in each; `numbers` are the rows' numbers."""
-        bodies = self._bodies_of(values)
-        if None not in values:
-            return [repeat(self._start, len(values)), numbers, bodies]
-        start = self._start
-        return [[body and f"{start}{number}{body}" for number, body in zip(numbers, bodies, strict=True)]]
-
-    def _bodies_of(self, values: Sequence[Any]) -> list[str]:
-        """The same as `_bodies` say cell by cell, but at once where the whole batch allows it."""
-        at_once = self._bodies_at_once(values)
-        if at_once is not None:
-            return at_once
+    def bodies(self, values: Sequence[Any]) -> list[str]:
+        """One for each value, empty for a cell that is not written."""
         bodies, other = self._bodies, self._other
         return [bodies.get(value.__class__, other)(value) for value in values]
 
-    def _bodies_at_once(self, values: Sequence[Any]) -> list[str] | None:
-        types = frozenset[type](map(type, values)) - NULL
-        if types == TEXTS:
-            if self._is_text:
-                return text_bodies(values)
-            return self._moments.bodies(values) if self._kind in MOMENTS else None
-        if types == BLOBS:
-            return bytes_bodies(values)
-        if not types or not types <= NUMBERS:
-            return None
-        if self._kind is Kind.BOOLEAN:
-            return _switches(values) if types == INTEGERS else None
-        return self._integers(values) if types == INTEGERS else number_bodies(values)
-
-    def _integers(self, values: Sequence[int | None]) -> list[str] | None:
-        bodies = number_bodies(values)
-        if bodies is None:
-            bodies = long_integer_bodies(values)
-            self._tally.add("DIGITS_AS_TEXT", len(values) - values.count(None) if bodies else 0)
-        return bodies
+    def count_long_integers(self, count: int) -> None:
+        """What was written as text without a look at each cell."""
+        self._tally.add("DIGITS_AS_TEXT", count)
 
     def _text_body(self, kind: Kind) -> Body:
         """Dates in text that read as such become real ones; everything else stays text."""
@@ -126,7 +89,7 @@ class ColumnCells:
 
         @lru_cache(CACHED_TIMES)
         def body(text: str) -> str:
-            return self._serial(text, serial_of_text(text, self._zone))
+            return self._serial(text, serial_of_text(text, self.zone))
 
         return body
 
@@ -177,15 +140,8 @@ class ColumnCells:
 
 def inline_text(text: str) -> str:
     """The body of a text cell, never a formula; space at the edges is kept only where the element says so."""
-    keep = ' xml:space="preserve"' if text[:1].isspace() or text[-1:].isspace() or "\n" in text else ""
-    return f'" t="inlineStr"><is><t{keep}>{escaped(text)}</t></is></c>'
-
-
-def _switches(values: Sequence[int | None]) -> list[str] | None:
-    try:
-        return [*map(SWITCHES.__getitem__, values)]
-    except KeyError:
-        return None
+    start = TEXT_KEPT if text[:1].isspace() or text[-1:].isspace() or "\n" in text else TEXT
+    return f"{start}{escaped(text)}{TEXT_END}"
 
 
 def _significant_digits(value: Decimal) -> int:

@@ -7,6 +7,7 @@ import re
 CELL_UNITS = 32_767
 """UTF-16 units that a cell holds."""
 
+MARKUP = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 ESCAPE_LIKE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")
 
@@ -25,7 +26,9 @@ def escaped(text: str) -> str:
 
 def markup(text: str) -> str:
     """For content; an attribute in double quotes needs `&quot;` as well."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for character, entity in MARKUP:
+        text = text.replace(character, entity)
+    return text
 
 
 def utf16_cut(text: str, units: int) -> str:

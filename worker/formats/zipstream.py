@@ -62,7 +62,7 @@ class ZipStream:
         self._deflater = _deflater()
         self._put(self._local_header(self._entry))
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         entry = self._entry
         entry.crc = isal_zlib.crc32(data, entry.crc)  # pyright: ignore[reportUnknownMemberType]
         entry.size += len(data)
