@@ -85,10 +85,10 @@ def build_app(lifespan: object = None, *, prefix: str = "") -> Starlette:
     return Starlette(
         routes=routes(),
         middleware=[
+            Middleware(KeptPolls, prefix=prefix),
             Middleware(Edge, prefix=prefix),
             Middleware(SecurityHeaders),
             Middleware(RequestLog),
-            Middleware(KeptPolls),
             Middleware(Failures, refuse=answer_failure),
             Middleware(BodyLimit, refuse=answer_failure),
             Middleware(Identity, refuse=answer_failure),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Set
 from functools import lru_cache
 
@@ -11,44 +12,76 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webapp.actions import people, polls
 from webapp.domain.access import may_see
+from webapp.domain.ids import new_id
 from webapp.resources import Resources
 from webapp.status_cache import MOST_COPIES, Answer
-from webapp.web.security import bearer_token
+from webapp.web.security import SECURITY_HEADERS, access_log, bearer_token
 
 CACHE_RULE = "private, no-cache"
-PREFIX = "/api/v1/exports/"
+PATH = "/api/v1/exports/"
+COUNTED_SECONDS = 60
 UNASKED: Set[str] = frozenset({""})
 
 
 class KeptPolls:
     """Answers a poll with a token when who asks and what is asked for are both among the copies of this process.
-    Everything else, mistakes included, goes on to the application, which answers the same, only later."""
+    Everything else, mistakes included, goes on to the application, which answers the same, only later.
 
-    def __init__(self, app: ASGIApp) -> None:
+    It stands before all other middleware, so its answers bring the usual headers themselves. They are counted in the
+    log, a line a minute, where others have a line each.
+    """
+
+    def __init__(self, app: ASGIApp, *, prefix: str) -> None:
         self.app = app
+        self._start = prefix + PATH
+        self._answered = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (_kept(scope) or self.app)(scope, receive, send)
+        answer = self._kept(scope)
+        if answer is None:
+            await self.app(scope, receive, send)
+            return
+        self._count()
+        headers = [*answer.raw_headers, (b"x-request-id", new_id("req").encode())]
+        await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    def _kept(self, scope: Scope) -> Response | None:
+        if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
+            return None
+        path: str = scope["path"]
+        start = self._start if path.startswith(self._start) else PATH
+        if not path.startswith(start):
+            return None
+        resources: Resources = scope["app"].state.resources
+        if not resources.statuses.is_usable:
+            return None
+        answer = resources.statuses.answer(path[len(start) :])
+        if answer is None:
+            return None
+        authorization, known = _asked(scope)
+        token = bearer_token(authorization)
+        viewer = token and people.kept_viewer(resources, token)
+        if not viewer or not may_see(viewer, answer) or not polls.suffices(answer, known):
+            return None
+        return _told_early(answer, is_known=names(known, answer.etag))
+
+    def _count(self) -> None:
+        if not self._answered:
+            asyncio.get_running_loop().call_later(COUNTED_SECONDS, self._tell_count)
+        self._answered += 1
+
+    def _tell_count(self) -> None:
+        access_log.info("%d status polls answered from copies in %d s", self._answered, COUNTED_SECONDS)
+        self._answered = 0
 
 
-def _kept(scope: Scope) -> Response | None:
-    if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
-        return None
-    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-    if not path.startswith(PREFIX):
-        return None
-    resources: Resources = scope["app"].state.resources
-    if not resources.statuses.is_usable:
-        return None
-    answer = resources.statuses.answer(path[len(PREFIX) :])
-    if answer is None:
-        return None
-    authorization, known = _asked(scope)
-    token = bearer_token(authorization)
-    viewer = token and people.kept_viewer(resources, token)
-    if not viewer or not may_see(viewer, answer) or not polls.suffices(answer, known):
-        return None
-    return told(answer, is_known=names(known, answer.etag))
+@lru_cache(MOST_COPIES)
+def _told_early(answer: Answer, *, is_known: bool) -> Response:
+    response = told(answer, is_known=is_known)
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
 
 
 def _asked(scope: Scope) -> tuple[str, Set[str]]:
@@ -62,9 +95,7 @@ def _asked(scope: Scope) -> tuple[str, Set[str]]:
     return authorization, known
 
 
-@lru_cache(MOST_COPIES)
 def told(answer: Answer, *, is_known: bool) -> Response:
-    """Made once for all who are told the same: it is never changed."""
     headers = {"ETag": answer.etag, "Cache-Control": CACHE_RULE}
     if answer.retry_after is not None:
         headers["Retry-After"] = str(answer.retry_after)
