@@ -132,6 +132,7 @@ def api() -> list[BaseRoute]:
         resource(EXPORT, GET=exports.show, DELETE=exports.delete),
         Route(EXPORT + "/cancellation", exports.cancel, methods=["POST"]),
         Route(EXPORT + "/retry", exports.retry, methods=["POST"]),
+        Route(EXPORT + "/reminder", acks.remind, methods=["POST"]),
         Route(EXPORT + "/attempts", exports.attempts_of, methods=["GET"]),
         Route(EXPORT + "/file", files.download, methods=["GET"]),
         Route(EXPORT + "/events", events.of_export, methods=["GET"]),

@@ -136,6 +136,7 @@ ROWS: dict[tuple[str, str], Row] = {
     ("DELETE", "/api/v1/exports/{export_id}"): Row(OWN, 204),
     ("POST", "/api/v1/exports/{export_id}/cancellation"): Row(OWN, 202, Status.QUEUED),
     ("POST", "/api/v1/exports/{export_id}/retry"): Row(OWN, 202, Status.FAILED),
+    ("POST", "/api/v1/exports/{export_id}/reminder"): Row(OWN, 202, json={}),
     ("GET", "/api/v1/exports/{export_id}/attempts"): Row(OWN, 200),
     ("GET", "/api/v1/exports/{export_id}/file"): Row(OWN, 200),
     ("GET", "/api/v1/exports/{export_id}/events"): Row(OWN, 200),

@@ -29,6 +29,8 @@ FLAGS = [
     "--no-first-run",
 ]
 
+expect.set_options(timeout=15_000)
+
 
 class RequestLog:
     """Every request in the order of arrival: a stream is counted while it is open."""
@@ -99,7 +101,6 @@ async def context(
     opened = await browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 900})
     await opened.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": server.url}])
     opened.set_default_timeout(15_000)
-    expect.set_options(timeout=15_000)
     yield opened
     await opened.close()
 

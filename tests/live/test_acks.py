@@ -124,6 +124,34 @@ async def test_an_admin_tells_again_to_every_endpoint_that_is_owed_the_event(
     )
 
 
+async def test_one_endpoint_or_the_readers_alone_are_told_again(
+    client: httpx.AsyncClient, admin_client: httpx.AsyncClient, resources: Resources, user: Viewer
+) -> None:
+    one, _ = [await register(resources, f"https://93.184.216.34/{name}") for name in ("one", "two")]
+    export = await stored_export(resources, user, Status.QUEUED)
+    await exports.cancel(resources, user, export.id)
+    url = f"/api/v1/exports/{export.id}/reminder"
+    for to, count in ((one.id, 1), ("readers", 0), ("all", 2)):
+        response = await admin_client.post(url, json={"to": to})
+        assert (response.status_code, response.json()) == (202, {"type": "export.cancelled", "deliveries": count}), to
+    page = LexborHTMLParser((await admin_client.get(f"/exports/{export.id}")).text)
+    offered = [option.attributes["value"] for option in page.css("#reminder-to option")]
+    assert (offered[:2], one.id in offered, len(offered)) == (["all", "readers"], True, 4)
+    response = await admin_client.post(f"/exports/{export.id}/reminder", data={"to": one.id})
+    assert response.status_code == 303
+    assert "1 delivery put in line" in told(await admin_client.get(response.headers["location"]))
+    for to in (one.id, "end_" + "0" * 26, "nobody", ""):
+        problem_of(await client.post(url, json={"to": to}), 404, "NOT_FOUND")
+
+
+async def test_without_events_the_api_has_nothing_to_tell(
+    client: httpx.AsyncClient, cancelled: Export, resources: Resources
+) -> None:
+    async with resources.store.transaction():
+        await resources.store.execute(delete(events))
+    problem_of(await client.post(f"/api/v1/exports/{cancelled.id}/reminder", json={}), 410, "GONE")
+
+
 async def test_without_events_there_is_nothing_to_tell(
     client: httpx.AsyncClient, cancelled: Export, resources: Resources
 ) -> None:

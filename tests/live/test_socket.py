@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 import uvicorn
-from sqlalchemy import select
+from sqlalchemy import func, select
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from webapp.actions import exports, people, reminders
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Status
+from webapp.domain.tallies import Metric
 from webapp.live.socket import BURST, MESSAGE_BYTES, Close
 from webapp.resources import Resources
-from webapp.store.tables import client_acks
+from webapp.store.tables import client_acks, tallies
 from webapp.web.security import SESSION_COOKIE
 
 ExportMaker = Callable[..., Awaitable[Export]]
@@ -159,6 +160,14 @@ async def test_a_confirmation_is_recorded_once_with_its_latency(
     assert len(await confirmed(resources, 1)) == 1
 
 
+async def measured(resources: Resources) -> int:
+    """How many confirmations count as a latency of WebSockets."""
+    metric, labels = Metric.NOTIFICATION_LATENCY.value, "websocket"
+    query = select(func.sum(tallies.c.count)).where(tallies.c.metric == metric, tallies.c.labels == labels)
+    async with resources.store.connection():
+        return await resources.store.fetch_val(query)
+
+
 async def test_an_end_that_was_not_confirmed_comes_again_on_the_next_connect(
     dial: Opener, resources: Resources, user: Viewer, make_export: ExportMaker
 ) -> None:
@@ -175,6 +184,7 @@ async def test_an_end_that_was_not_confirmed_comes_again_on_the_next_connect(
         assert await said(socket) == missed
         await socket.send(json.dumps({"ack": missed["id"]}))
         await confirmed(resources, 2)
+    assert await measured(resources) == 1, "what waited for the client to come back is no latency"
     for name in ("importer", "another"):
         async with dial(user) as socket:
             await subscribe(socket, client=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from webapp.domain.access import Viewer
 from webapp.domain.events import Event
@@ -22,10 +22,12 @@ async def acknowledge(
     client: str,
     channel: str,
     held: Mapping[str, timedelta] | None = None,
+    connected: datetime | None = None,
 ) -> int:
     """How many of these are events of this person (or, for an admin, of anybody): the rest is left alone.
 
-    `held`: how long ago an event arrived, where the client did not confirm it at once.
+    `held`: how long ago an event arrived, where the client did not confirm it at once. What is older than the
+    connection that is `connected` since then had to wait for it, so it is no measure of how fast news are told.
     """
     store = resources.store
     async with store.transaction():
@@ -35,7 +37,11 @@ async def acknowledge(
         latencies = await acks.add(
             store, mine, user_id=viewer.id, client=client, channel=channel, at=at, held=held or {}
         )
-        measured = [Observation(Metric.NOTIFICATION_LATENCY, (channel,), latency) for latency in latencies]
+        measured = [
+            Observation(Metric.NOTIFICATION_LATENCY, (channel,), latency)
+            for latency in latencies
+            if connected is None or latency <= at - connected
+        ]
         await tallies.add(store, [*measured, *_counted(channel, "confirmed", len(latencies))])
     return len(mine)
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from webapp import bus
 from webapp.actions import deliveries, exports
 from webapp.actions.changes import hint
-from webapp.domain.access import Viewer
+from webapp.domain.access import NotFound, Viewer
+from webapp.domain.ids import is_id
 from webapp.resources import Resources
 from webapp.store import acks, people
 from webapp.store.deliveries import DeliveryFilter
 
 MOST_DELIVERIES = 1000
+ALL, READERS = "all", "readers"
+"""To whom an event is told again, when it is not one endpoint, which is given by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +26,37 @@ class Reminder:
     deliveries: int
 
 
-async def remind(resources: Resources, viewer: Viewer, export_id: str) -> Reminder | None:
-    """To open pages and connected programs under the same id, and to the endpoints that have a delivery of it: an
-    admin to all of them, its owner to those it was ordered with. None when its events are no longer kept.
+async def remind(resources: Resources, viewer: Viewer, export_id: str, *, to: str = ALL) -> Reminder | None:
+    """To open pages and connected programs (`READERS`) under the same id, and to the endpoints that have a delivery of
+    it: an admin to all of them, its owner to those it was ordered with. None when its events are no longer kept.
 
-    Raises NotFound.
+    Raises NotFound, also for an endpoint that has no delivery of this export which the viewer may send again.
     """
     store, export = resources.store, await exports.get(resources, viewer, export_id)
-    async with store.transaction():
+    async with store.connection():
         event = await acks.newest(store, export.id)
         if event is None:
             return None
+    if to not in {ALL, READERS} and not is_id(to, "end"):
+        raise NotFound
+    chosen = DeliveryFilter(
+        endpoint_id=None if to in {ALL, READERS} else to,
+        export_id=export.id,
+        event_types=(event.type,),
+        of_its_own=not viewer.is_admin,
+    )
+    ids: list[str] = []
+    if to != READERS:
+        found, _ = await deliveries.list_page(resources, chosen, limit=MOST_DELIVERIES)
+        ids = [delivery.id for delivery in found if delivery.event_id == event.id]
+    if to not in {ALL, READERS} and not ids:
+        raise NotFound
+    async with store.transaction():
         at = await store.now()
-        await people.audit(store, actor=viewer.name, action="export.reminded", subject=export.id, at=at)
-    chosen = DeliveryFilter(export_id=export.id, event_types=(event.type,), of_its_own=not viewer.is_admin)
-    found, _ = await deliveries.list_page(resources, chosen, limit=MOST_DELIVERIES)
-    ids = [delivery.id for delivery in found if delivery.event_id == event.id]
+        await people.audit(
+            store, actor=viewer.name, action="export.reminded", subject=export.id, at=at, details={"to": to}
+        )
     count = await deliveries.redeliver_matching(resources, viewer, chosen, ids=ids) if ids else 0
-    await hint(resources, bus.Hint(export.id, export.owner, export.version, again=True))
+    if not chosen.endpoint_id:
+        await hint(resources, bus.Hint(export.id, export.owner, export.version, again=True))
     return Reminder(event.type, count)

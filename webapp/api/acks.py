@@ -1,4 +1,5 @@
-"""What open pages, and programs that poll or stream, have taken in: confirmed in batches."""
+"""What open pages, and programs that poll or stream, have taken in: confirmed in batches. What did not arrive is told
+again."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from webapp.actions import acks
+from webapp.actions import acks, reminders
+from webapp.api.exports import json_response
 from webapp.api.requests import read_body
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.ids import is_id
-from webapp.web.context import resources, viewer
+from webapp.web.context import export_id, resources, viewer
+from webapp.web.failures import Refused
 
 CLIENT = "page"
 MOST = 100
@@ -27,6 +30,12 @@ class AcknowledgementBody(msgspec.Struct, forbid_unknown_fields=True):
     events: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST)]
     channel: Literal["sse", "polling"]
     held_ms: Annotated[list[HeldMilliseconds], msgspec.Meta(max_length=MOST)] = []
+
+
+class ReminderBody(msgspec.Struct, forbid_unknown_fields=True):
+    """`to`: `all`, `readers` (open pages, streams and sockets), or the id of one endpoint."""
+
+    to: Annotated[str, msgspec.Meta(max_length=64)] = reminders.ALL
 
 
 async def create(request: Request) -> Response:
@@ -47,3 +56,12 @@ def _held(body: AcknowledgementBody) -> Mapping[str, timedelta]:
         raise Invalid([FieldError("held_ms", "Must have one number for each event.")])
     waits = body.held_ms or [0] * len(body.events)
     return {event: timedelta(milliseconds=ms) for event, ms in zip(body.events, waits, strict=True)}
+
+
+async def remind(request: Request) -> Response:
+    """202 with the event that is told again and the number of deliveries; 410 when its events are no longer kept."""
+    who, body = viewer(request), await read_body(request, ReminderBody)
+    told = await reminders.remind(resources(request), who, export_id(request), to=body.to)
+    if told is None:
+        raise Refused(410, "GONE", "The events of this export are no longer kept, so nothing can be told again.")
+    return json_response({"type": told.event_type, "deliveries": told.deliveries}, 202)

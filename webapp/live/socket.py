@@ -142,9 +142,11 @@ async def _serve(socket: WebSocket, who: Viewer) -> None:
 
 async def _hear(client: Client, who: Viewer, name: str) -> None:
     """Records what is confirmed."""
+    desk = resources(client.socket)
+    connected = await desk.store.now()
     while True:
         ids = await client.acknowledged()
-        await acks.acknowledge(resources(client.socket), who, ids, client=name, channel=CHANNEL)
+        await acks.acknowledge(desk, who, ids, client=name, channel=CHANNEL, connected=connected)
 
 
 async def _first_to_end(*coroutines: Coroutine[None, None, None]) -> None:

@@ -36,6 +36,11 @@ class ExportDeliveries:
     poll: str | None = None
     delay: int = 0
 
+    @property
+    def endpoints(self) -> Mapping[str, str]:
+        """What the endpoints of these deliveries are called, by id."""
+        return {row.delivery.endpoint_id: row.endpoint or "The address of this order" for row in self.rows}
+
 
 async def export_deliveries(request: Request, export: Export, poll: int = 0) -> ExportDeliveries:
     """For the viewer of this request, who may see the export."""

@@ -26,6 +26,7 @@ from webapp.store import exports as rows
 from webapp.store.exports import ListFilter
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.flash import flash, redirect
+from webapp.web.forms import read_form
 
 MOST_ACTIVE = 200
 MOST_CHANGED = 100
@@ -42,11 +43,14 @@ SENTENCES = {
 
 
 async def remind(request: Request) -> Response:
-    """Tells the newest event of an export again, and says to whom."""
-    export = export_id(request)
-    told = await reminders.remind(resources(request), viewer(request), export)
+    """Tells the newest event of an export again, to whom the form names, and says so."""
+    export, who = export_id(request), viewer(request)
+    to = (await read_form(request)).text("to") or reminders.ALL
+    told = await reminders.remind(resources(request), who, export, to=to)
     if told is None:
         message = flash("nothing-to-remind")
+    elif to not in {reminders.ALL, reminders.READERS}:
+        message = flash("redelivered", n=told.deliveries)
     elif told.deliveries:
         message = flash("reminded-callbacks", n=told.deliveries)
     else:
