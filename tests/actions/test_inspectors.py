@@ -112,11 +112,13 @@ async def test_what_is_done_to_it_is_in_the_audit_log_without_its_token(
 ) -> None:
     for _ in range(2):
         await inspectors.edit(each_resources, boss, inspector.token, allowed=["10.0.0.0/8"], answer_status=500)
+    await inspectors.clear(each_resources, boss, inspector.token)
     await inspectors.delete(each_resources, boss, inspector.token)
     log = await audited(each_resources, "inspector.")
     assert [(action, details) for action, _, details in log] == [
         ("inspector.created", {}),
         ("inspector.changed", {"allowed": ["10.0.0.0/8"], "answer_status": 500}),
+        ("inspector.cleared", {}),
         ("inspector.deleted", {}),
     ]
     assert inspector.token not in json.dumps(log)
@@ -361,7 +363,7 @@ async def test_clearing_forgets_what_arrived_here(
     another = await inspectors.create(each_resources, boss)
     for one in (inspector, another):
         await inspectors.receive(each_resources, one.token, Arrival(CALLER, (), b""))
-    await inspectors.clear(each_resources, inspector.token)
+    await inspectors.clear(each_resources, boss, inspector.token)
     assert await inspectors.count_requests(each_resources) == {another.token: 1}
 
 
@@ -403,7 +405,7 @@ async def test_whoever_watches_is_told(each_resources: Resources, inspector: Ins
     async with bus.listen(each_resources.redis, bus.CHANNEL) as channel:
         assert bus.is_confirmation(await channel.get_message(timeout=5))
         await inspectors.receive(each_resources, inspector.token, Arrival(CALLER, (), b""))
-        await inspectors.clear(each_resources, inspector.token)
+        await inspectors.clear(each_resources, boss, inspector.token)
         await inspectors.delete(each_resources, boss, inspector.token)
         hints = [bus.decode(await channel.get_message(timeout=5)) for _ in range(3)]
     assert hints == [bus.Hint(inspector.token, bus.INSPECTORS, 0)] * 3

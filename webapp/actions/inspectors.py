@@ -139,11 +139,12 @@ async def edit(
     return after
 
 
-async def clear(resources: Resources, token: str) -> None:
+async def clear(resources: Resources, actor: Viewer, token: str) -> None:
     """Forgets what arrived. Raises NotFound."""
     async with resources.store.transaction():
         await _found(resources, token, lock=True)
         await inspectors.clear(resources.store, token)
+        await _audit(resources, actor, "inspector.cleared", token)
     await _tell(resources, token)
 
 

@@ -125,7 +125,7 @@ def _settings_page(
 
 async def clear(request: Request) -> Response:
     inspector = await _inspector(request)
-    await inspectors.clear(resources(request), inspector.token)
+    await inspectors.clear(resources(request), admin(request), inspector.token)
     return redirect(request, f"/inspect/{inspector.token}", flash("inspector-cleared"))
 
 
