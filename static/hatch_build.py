@@ -13,6 +13,7 @@ STATIC = Path(__file__).resolve().parent
 TEMPLATES = STATIC.parent / "templates"
 SERVED = frozenset({".css", ".js", ".svg", ".png", ".ico", ".woff2", ".webmanifest"})
 VENDORED = {
+    "echarts/dist/echarts.min.js": "echarts.min.js",
     "htmx.org/dist/htmx.min.js": "htmx.min.js",
     "htmx.org/dist/ext/hx-sse.min.js": "hx-sse.min.js",
 }

@@ -17,18 +17,20 @@ from webapp.domain.access import Viewer
 from webapp.domain.exports import Export
 from webapp.domain.formats import API_DEFAULTS
 from webapp.resources import Resources
+from webapp.settings import Settings
 from webapp.store import exports as rows
 
 WorkerStarter = Callable[[str], "subprocess.Popen[bytes]"]
 
 
-@pytest.fixture
-def start_worker(resources: Resources, tmp_path: object) -> Iterator[WorkerStarter]:
-    """Starts real worker processes on this test's store and broker; ends those that are left."""
-    settings = resources.settings
+@contextlib.contextmanager
+def workers_of(settings: Settings) -> Iterator[WorkerStarter]:
+    """Starts real worker processes on this store and broker; ends those that are left."""
     environment = {
         **os.environ,
         "EXPORTDESK_DATA_DIR": str(settings.data_dir),
+        "EXPORTDESK_DATABASE_URL": settings.database_url,
+        "EXPORTDESK_MAX_RUNNING_PER_USER": str(settings.max_running_per_user),
         "EXPORTDESK_REDIS_URL": str(settings.redis_url),
         "EXPORTDESK_CONFIG": str(settings.config),
     }
@@ -44,6 +46,12 @@ def start_worker(resources: Resources, tmp_path: object) -> Iterator[WorkerStart
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         process.wait()
+
+
+@pytest.fixture
+def start_worker(resources: Resources) -> Iterator[WorkerStarter]:
+    with workers_of(resources.settings) as start:
+        yield start
 
 
 async def order_slow(resources: Resources, viewer: Viewer, rows_wanted: int) -> Export:

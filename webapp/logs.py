@@ -1,4 +1,7 @@
-"""Logging of web and workers: one line of text or JSON per record, UTC to the millisecond, without secrets."""
+"""Logging of web and workers: one line of text or JSON per record, UTC to the millisecond, without secrets.
+
+Records say what they are about: `request_id` within a web request; `export_id` and `attempt` where an export is.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,42 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
+from types import MappingProxyType
+from typing import TextIO
 
 QUIET = ("arq", "asyncio", "aiosqlite", "databases", "alembic")
 SECRETS = (
     ("exd_", re.compile(r"exd_[\w-]{8,}"), "exd_…"),
+    ("whsec_", re.compile(r"whsec_[\w+/=-]{8,}"), "whsec_…"),
     ("/once/", re.compile(r"(/sign-in/once/)[\w-]+"), r"\1…"),
     ("://", re.compile(r"(\w://[^\s:/@]*):[^\s/@]+@"), r"\1:…@"),
 )
 """What stands in all that the pattern finds, the pattern, and what is shown."""
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+_about: ContextVar[Mapping[str, object]] = ContextVar("about", default=MappingProxyType({}))
+
+
+@contextmanager
+def about(**fields: object) -> Generator[None]:
+    """What is logged in this block, and by tasks that are begun in it, carries these fields too."""
+    token = _about.set({**_about.get(), **fields})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def add_fields(record: logging.LogRecord) -> bool:
+    """A filter that keeps everything. What a record was given as `extra` wins."""
+    for name, value in _about.get().items():
+        vars(record).setdefault(name, value)
+    return True
 
 
 def without_secrets(text: str) -> str:
@@ -39,10 +67,12 @@ def _second(seconds: int) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-11-29T10:11:12.123Z INFO     logger: message`, a traceback below."""
+    """`2026-11-29T10:11:12.123Z INFO     logger: message [req_…]`, a traceback below. Messages name their export."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{rfc3339(record.created)} {record.levelname:8} {record.name}: {record.getMessage()}"
+        if (request_id := vars(record).get("request_id")) and request_id not in line:
+            line += f" [{request_id}]"
         if record.exc_info:
             line += f"\n{self.formatException(record.exc_info)}"
         return without_secrets(line)
@@ -58,17 +88,27 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": without_secrets(record.getMessage()),
         }
-        fields |= {name: value for name, value in vars(record).items() if name not in STANDARD}
+        fields |= {name: _shown(value) for name, value in vars(record).items() if name not in STANDARD}
         if record.exc_info:
             fields["traceback"] = without_secrets(self.formatException(record.exc_info))
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def _shown(value: object) -> object:
+    return value if value is None or isinstance(value, int | float) else without_secrets(str(value))
+
+
+def handler_of(log_format: str, stream: TextIO) -> logging.Handler:
+    """Writes `text` or `json`."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    handler.addFilter(add_fields)
+    return handler
 
 
 def configure(log_format: str) -> None:
-    """`text` or `json`, everything from INFO up to stderr; chatty libraries from WARNING up."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    """Everything from INFO up to stderr; chatty libraries from WARNING up."""
+    logging.basicConfig(level=logging.INFO, handlers=[handler_of(log_format, sys.stderr)], force=True)
     logging.captureWarnings(True)
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # type: ignore[attr-defined]  # as the logging cookbook says: we show no source lines

@@ -24,6 +24,7 @@ from webapp.pages import (
     export_deliveries,
     inspector,
     live,
+    monitor,
     notices,
     orders,
     recovery,
@@ -82,6 +83,9 @@ def pages() -> list[BaseRoute]:
         Route(INSPECTOR + "/deletion", inspector.delete, methods=["POST"]),
         Route(EXPORT + "/deliveries", export_deliveries.section, methods=["GET"]),
         *callback_pages(),
+        Route("/monitor", monitor.show, methods=["GET"]),
+        Route("/monitor/live", monitor.poll, methods=["GET"]),
+        Route("/monitor/{name}.csv", monitor.table, methods=["GET"]),
     ]
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator
+from contextvars import Context
 
 from worker.messages import CANCEL, Assignment, Message, decode_message, encode
 
@@ -27,6 +28,7 @@ class Child:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.export_id = "spare"
+        self._about: dict[str, object] = {}
         self._logging = asyncio.create_task(self._log_errors())
 
     @classmethod
@@ -47,6 +49,7 @@ class Child:
 
     async def assign(self, assignment: Assignment) -> None:
         self.export_id = assignment.export_id
+        self._about = {"export_id": assignment.export_id, "attempt": assignment.attempt}
         assert self.process.stdin is not None
         self.process.stdin.write(encode(assignment))
         await self.process.stdin.drain()
@@ -80,7 +83,7 @@ class Child:
     async def _log_errors(self) -> None:
         assert self.process.stderr is not None
         async for line in self.process.stderr:
-            log.error("%s: %s", self.export_id, line.decode(errors="replace").rstrip())
+            log.error("%s: %s", self.export_id, line.decode(errors="replace").rstrip(), extra=self._about)
 
 
 class Children:
@@ -90,8 +93,9 @@ class Children:
         self._spare: asyncio.Task[Child] | None = None
 
     def warm(self) -> None:
+        """In a context of its own: it does not belong to the attempt that took the one before."""
         if self._spare is None:
-            self._spare = asyncio.create_task(Child.start())
+            self._spare = asyncio.create_task(Child.start(), context=Context())
 
     @contextlib.asynccontextmanager
     async def child(self) -> AsyncGenerator[Child]:

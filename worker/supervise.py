@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
+from webapp import logs
 from webapp.actions import attempts
 from webapp.actions.sweep import in_words
 from webapp.datasets import sources
@@ -57,6 +58,11 @@ class Attempt:
 
 async def run_attempt(resources: Resources, children: Children, export: Export) -> None:
     """From the claim to the end of the attempt, whichever end that is. Leaves no process and no temporary file."""
+    with logs.about(export_id=export.id, attempt=export.attempt):
+        await _run(resources, children, export)
+
+
+async def _run(resources: Resources, children: Children, export: Export) -> None:
     catalog = resources.catalog
     dataset = catalog.datasets.get(export.dataset)
     if dataset is None:
@@ -90,6 +96,7 @@ async def _supervise(resources: Resources, children: Children, attempt: Attempt)
     async with _child(children, attempt) as child:
         try:
             await child.assign(_assignment(attempt))
+            log.info("%s: child %d started on attempt %d", attempt.export.id, child.process.pid, attempt.export.attempt)
             outcome = await _watch(resources, child, attempt)
         except OverTime:
             await child.stop()

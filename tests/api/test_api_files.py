@@ -15,7 +15,9 @@ import pytest
 from api.problem_documents import problem_of
 from factories import CONTENT, changed
 
+from webapp.actions.sweep import sweep
 from webapp.api.files import content_disposition
+from webapp.domain.errors import FILE_LOST
 from webapp.domain.exports import Export, Status
 from webapp.resources import Resources
 
@@ -220,7 +222,13 @@ async def test_without_a_file_it_is_a_conflict(
 
 
 async def test_an_aged_out_file_is_gone(client: httpx.AsyncClient, make_export: ExportMaker) -> None:
-    problem_of(await get(client, await make_export(Status.EXPIRED, aged_out=True)), 410, "GONE")
+    detail = problem_of(await get(client, await make_export(Status.EXPIRED, aged_out=True)), 410, "GONE")["detail"]
+    assert "retention" in detail
+
+
+async def test_a_timed_out_export_says_so(client: httpx.AsyncClient, make_export: ExportMaker) -> None:
+    detail = problem_of(await get(client, await make_export(Status.EXPIRED)), 410, "GONE")["detail"]
+    assert "longer than its time limit" in detail
 
 
 async def test_a_file_that_was_lost_is_gone(client: httpx.AsyncClient, done: Export, resources: Resources) -> None:
@@ -233,6 +241,18 @@ async def test_a_file_that_was_lost_is_gone(client: httpx.AsyncClient, done: Exp
     problem_of(await get(client, done), 410, "GONE")
     path.mkdir(parents=True)
     problem_of(await get(client, done), 410, "GONE")
+
+
+async def test_nor_is_it_there_once_the_sweep_has_missed_it(
+    client: httpx.AsyncClient, done: Export, resources: Resources
+) -> None:
+    assert done.file is not None
+    resources.storage.path(done.file.key).unlink()
+    assert (await sweep(resources))["files lost"] == 1
+    assert problem_of(await get(client, done), 410, "GONE")["detail"] == FILE_LOST.message
+    told = (await client.get(f"/api/v1/exports/{done.id}")).json()
+    assert (told["status"], told["file"], told["progress"]) == ("EXPIRED", None, None)
+    assert told["error"] == {"code": "STORAGE_ERROR", "message": FILE_LOST.message, "retriable": False}
 
 
 async def test_a_deleted_export_is_not_found(client: httpx.AsyncClient, done: Export) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from command_line import write_config
 
 from webapp.cli import main
+from webapp.commands import doctor_clocks
 
 
 @pytest.fixture
@@ -54,6 +57,15 @@ def test_a_broker_that_is_not_there(examine, desk, monkeypatch):
     _, parts = examine()
     assert parts["broker"][0] == "problem"
     assert "EXPORTDESK_REDIS_URL" in parts["broker"][1]
+
+
+def test_a_warning_is_no_problem(examine, monkeypatch):
+    code = examine()[0]
+    monkeypatch.setattr(doctor_clocks, "host_now", lambda: datetime.now(UTC) + timedelta(seconds=3))
+    again, parts = examine()
+    assert parts["clocks"][0] == "warning"
+    assert " ahead of that of the database → let NTP" in parts["clocks"][1]
+    assert again == code
 
 
 def test_an_old_schema(examine, desk, monkeypatch):

@@ -10,8 +10,9 @@ import pytest
 from factories import changed
 from pages.dom import facts, node, nodes, text, texts
 
+from webapp.actions.sweep import sweep
 from webapp.domain.access import Viewer
-from webapp.domain.errors import ErrorCode, export_error
+from webapp.domain.errors import FILE_LOST, ErrorCode, export_error
 from webapp.domain.exports import Export, FormatWarning, Phase, Status
 from webapp.domain.ids import new_id
 from webapp.resources import Resources
@@ -127,6 +128,20 @@ async def test_an_export_past_its_retention_offers_to_order_again(
     assert text(shown, ".badge") == "Expired"
     assert nodes(shown, "form[action$=retry], .download") == []
     assert texts(shown, ".timeline strong")[-1] == "File removed"
+
+
+async def test_an_export_whose_file_was_lost_says_so_and_offers_to_order_again(
+    client: httpx.AsyncClient, make_export: ExportMaker, resources: Resources
+) -> None:
+    export = await make_export(Status.SUCCESS)
+    assert export.file is not None
+    resources.storage.path(export.file.key).unlink()
+    await sweep(resources)
+    shown = await page(client, export)
+    assert (text(shown, ".badge"), text(shown, "#headline")) == ("File lost", FILE_LOST.message)
+    assert nodes(shown, ".download") == []
+    assert texts(shown, ".actions a") == ["Order again"]
+    assert FILE_LOST.message in texts(shown, ".timeline-what")[-1]
 
 
 async def test_the_order_is_told_in_words(client: httpx.AsyncClient, make_export: ExportMaker) -> None:

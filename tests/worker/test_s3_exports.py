@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from buckets import Bucket, Hold, cutting, failing, in_bucket, is_part
+from buckets import SECRET, Bucket, Fault, Hold, cutting, failing, in_bucket, is_part
 from buckets import bucket as bucket
 from buckets import s3_server as s3_server
 from factories import changed
@@ -23,7 +23,7 @@ from webapp.actions import attempts, exports
 from webapp.actions.sweep import sweep
 from webapp.datasets.declaration import Catalog
 from webapp.domain.access import Viewer
-from webapp.domain.errors import ErrorCode
+from webapp.domain.errors import FILE_LOST, ErrorCode
 from webapp.domain.exports import Export, Phase, Status
 from webapp.domain.formats import API_DEFAULTS
 from webapp.resources import Resources
@@ -292,3 +292,30 @@ async def test_young_objects_stay(resources: Resources, bucket: Bucket) -> None:
     await bucket.put(f"desk/files/{resources.storage.key('exp_' + '7' * 26, 1, '.csv')}", b"x")
     assert (await sweep(resources))["orphans deleted"] == 0
     assert len(await bucket.keys()) == 1
+
+
+async def test_a_finished_export_whose_object_is_gone_is_told_of(
+    resources: Resources, bucket: Bucket, make_export: ExportMaker
+) -> None:
+    export, other = await make_export(Status.SUCCESS), await make_export(Status.SUCCESS)
+    assert export.file is not None
+    await resources.storage.delete(export.file.key)
+    assert (await sweep(resources))["files lost"] == 1
+    after = await stored(resources, export)
+    assert (after.status, after.error, after.file) == (Status.EXPIRED, FILE_LOST, None)
+    assert await stored(resources, other) == other
+
+
+NO_BUCKET = failing(404, lambda request: True, body="<Code>NoSuchBucket</Code>")
+
+
+@pytest.mark.parametrize("fault", [NO_BUCKET, *(failing(status, lambda request: True) for status in (403, 500))])
+async def test_a_bucket_that_is_away_is_no_lost_file(
+    resources: Resources, bucket: Bucket, make_export: ExportMaker, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    export = await make_export(Status.SUCCESS)
+    bucket.fault = fault
+    assert (await sweep(resources))["files lost"] == 0
+    assert await stored(resources, export) == export
+    assert "finished files cannot be looked for" in caplog.text
+    assert SECRET not in caplog.text

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from webapp import bus
 from webapp.actions import disk, exports, statuses, turns
-from webapp.actions.changes import Decide, announce, change, hint, write
+from webapp.actions.changes import Decide, change, hint, tell, write
 from webapp.actions.exports import wake_next
 from webapp.domain import limits
 from webapp.domain.access import NotFound, Viewer
@@ -64,12 +64,12 @@ async def claim(resources: Resources, *, lane: Lane | None = None) -> Export | N
             if not resources.store.is_sqlite and await turns.next_export(resources, lane=lane) != candidate:
                 continue
             at = await resources.store.now()
-            claimed = await write(resources, candidate, [start(candidate, at=at)], at=at)
-            if claimed is not None:
-                await attempt_rows.begin(resources.store, claimed, worker=_worker(), at=at)
-        if claimed is not None:
-            await announce(resources, claimed)
-            return claimed
+            written = await write(resources, candidate, [start(candidate, at=at)], at=at)
+            if written:
+                await attempt_rows.begin(resources.store, written[-1].export, worker=_worker(), at=at)
+        if written:
+            await tell(resources, written)
+            return written[-1].export
     return None
 
 

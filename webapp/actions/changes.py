@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from webapp import bus, queue
 from webapp.actions import outbox, statuses
 from webapp.domain.access import NotFound
 from webapp.domain.attempts import outcome
+from webapp.domain.events import event_type
 from webapp.domain.exports import Export, Status
 from webapp.resources import Resources
 from webapp.store import attempts, exports
@@ -36,27 +38,69 @@ async def change(resources: Resources, export_id: str, decide: Decide) -> Export
             if before is None:
                 raise NotFound
             at = await resources.store.now()
-            after = await write(resources, before, decide(before, at), at=at)
-        if after is not None:
-            if after is not before:
-                await announce(resources, after)
-            return after
+            written = await write(resources, before, decide(before, at), at=at)
+        if written is not None:
+            if written:
+                await tell(resources, written)
+            return written[-1].export if written else before
     raise Contended
 
 
-async def write(resources: Resources, before: Export, steps: Sequence[Export], *, at: datetime) -> Export | None:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A step of an export, and how many callbacks were written for it."""
+
+    export: Export
+    callbacks: int
+
+
+async def write(
+    resources: Resources, before: Export, steps: Sequence[Export], *, at: datetime
+) -> Sequence[Written] | None:
     """Each step as a compare-and-set with its event, inside the caller's transaction. None: the row had moved on.
 
     What takes an export out of PROCESSING ends its attempt.
     """
+    written: list[Written] = []
     for number, step in enumerate(steps):
         if not await exports.compare_and_set(resources.store, before, step):
             return None
-        await outbox.record(resources, step, at=at)
+        written.append(Written(step, await outbox.record(resources, step, at=at)))
         if before.status is Status.PROCESSING:
             await attempts.end(resources.store, step, outcome(steps[number:]), at=at)
         before = step
-    return before
+    return written
+
+
+async def tell(resources: Resources, written: Sequence[Written]) -> None:
+    """After the commit: writes it into the log and announces where the export is now."""
+    log_steps(written)
+    await announce(resources, written[-1].export)
+
+
+def log_steps(written: Sequence[Written]) -> None:
+    """One line each: `exp_…: failed (QUERY_ERROR), callbacks written: 2`."""
+    for step in written:
+        export = step.export
+        callbacks = f", callbacks written: {step.callbacks}" if step.callbacks else ""
+        about = {"export_id": export.id, "attempt": export.attempt}
+        log.info("%s: %s%s", export.id, _in_words(export), callbacks, extra=about)
+
+
+def _in_words(export: Export) -> str:
+    """The latest step, with the code of what went wrong."""
+    what = event_type(export).removeprefix("export.").replace("_", " ")
+    match export.status:
+        case Status.PENDING:
+            return f"order taken, {export.dataset} as {export.format}"
+        case Status.QUEUED:
+            return f"queued for attempt {export.attempt + 1}"
+        case Status.FAILED | Status.EXPIRED if export.error:
+            return f"{what} ({export.error.code})"
+        case Status.PROCESSING | Status.SUCCESS:
+            return f"attempt {export.attempt} {what}"
+        case _:
+            return what
 
 
 async def hint(resources: Resources, told: bus.Hint) -> None:

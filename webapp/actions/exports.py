@@ -13,7 +13,7 @@ import msgspec
 from webapp import bus
 from webapp.actions import endpoints, outbox, statuses, turns
 from webapp.actions.callback_hosts import check_callback_url
-from webapp.actions.changes import Contended, announce, change, hint, write
+from webapp.actions.changes import Contended, Written, announce, change, hint, log_steps, tell, write
 from webapp.actions.datasets import Checked, checked_params
 from webapp.datasets.declaration import Dataset
 from webapp.datasets.relative import moment_in
@@ -172,18 +172,20 @@ async def _write_order(resources: Resources, viewer: Viewer, export: Export, wan
             if answered:
                 return Placed(answered, False)
         active = await rows.get_active_by_order(store, export.order_key)
-        answer, made = active or export, None
+        answer, made, callbacks = active or export, None, 0
         if active is None:
             await _require_quota(resources, export.owner)
             await rows.insert(store, export)
         if wanted.callback_url is not None:
             made = await endpoints.attach(resources, viewer, answer, wanted.callback_url)
         if active is None:
-            await outbox.record(resources, export, at=export.created_at)
+            callbacks = await outbox.record(resources, export, at=export.created_at)
         if key is not None:
             use = idempotency.KeyUse(sent, answer.id)
             await idempotency.remember(store, export.owner, key, use, at=export.created_at)
-        return Placed(answer, active is None, made)
+    if active is None:
+        log_steps([Written(export, callbacks)])
+    return Placed(answer, active is None, made)
 
 
 async def _require_quota(resources: Resources, owner: str) -> None:
@@ -229,11 +231,11 @@ async def retry(resources: Resources, viewer: Viewer, export_id: str) -> Export:
             raise AlreadyActive(other)
         await _require_quota(resources, export.owner)
         at = await resources.store.now()
-        after = await write(resources, export, [retried(export, at=at)], at=at)
-    if after is None:
+        written = await write(resources, export, [retried(export, at=at)], at=at)
+    if written is None:
         raise Contended
-    await announce(resources, after)
-    return after
+    await tell(resources, written)
+    return written[-1].export
 
 
 async def delete(resources: Resources, viewer: Viewer, export_id: str) -> None:

@@ -10,8 +10,8 @@ from webapp.resources import Resources
 from webapp.store import deliveries, endpoints, events
 
 
-async def record(resources: Resources, export: Export, *, at: datetime) -> None:
-    """The event of the export's latest change, and one delivery for each endpoint that asked for it.
+async def record(resources: Resources, export: Export, *, at: datetime) -> int:
+    """The event of the export's latest change, and one delivery for each endpoint that asked for it: so many.
 
     Inside the caller's transaction. Paused and disabled endpoints are owed theirs too: they wait until it is back.
     """
@@ -27,3 +27,4 @@ async def record(resources: Resources, export: Export, *, at: datetime) -> None:
         )
     ]
     await deliveries.add(store, interested, event, at=at)
+    return len(interested)

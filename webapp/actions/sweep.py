@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from webapp import queue
-from webapp.actions import attempts, inspectors, tallies
+from webapp.actions import attempts, inspectors, monitor, tallies
 from webapp.actions.changes import Contended, change
 from webapp.actions.endpoint_secrets import drop_expired_secrets
 from webapp.actions.exports import DAY, hand_over
+from webapp.actions.lost_files import expire_lost
 from webapp.domain import limits
 from webapp.domain.access import NotFound
 from webapp.domain.errors import ErrorCode, export_error
@@ -211,10 +212,11 @@ STEPS: dict[str, Step] = {
     "timed out": _end_overdue,
     "expired": _expire_files,
     "orphans deleted": _delete_orphans,
+    "files lost": expire_lost,
     "purged": _purge,
     "endpoints deleted": _delete_unused_endpoints,
     "secrets dropped": _drop_expired_secrets,
 }
 
-BOOKS: dict[str, Step] = {"tallied": tallies.tally_events, "counted": _count_ended}
+BOOKS: dict[str, Step] = {"tallied": tallies.tally_events, "counted": _count_ended, "monitored": monitor.keep}
 """What is kept up to date and puts nothing right."""

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from webapp.domain.tallies import observations_of
 from webapp.resources import Resources
-from webapp.store import app_settings, events, overview, tallies
+from webapp.store import app_settings, events, monitor, overview, tallies
 
 EVENTS_AT_ONCE = 1000
 LATE_COMMITS = timedelta(seconds=10)
@@ -26,6 +26,7 @@ async def tally_events(resources: Resources, now: datetime) -> int:
             if not settled or not await tallies.move_on(store, position, settled[-1].seq, at=now):
                 return done
             await tallies.add(store, [one for event in settled for one in observations_of(event)])
+            await monitor.add_events(store, settled)
         done += len(settled)
         if len(settled) < EVENTS_AT_ONCE:
             return done

@@ -14,6 +14,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from webapp.actions import exports
 from webapp.api.polls import is_known
 from webapp.domain.dispositions import content_disposition
+from webapp.domain.errors import FILE_LOST
 from webapp.domain.exports import ExportFile, Status
 from webapp.storage import Elsewhere, OnDisk, Relayed, StorageUnusable
 from webapp.web.context import export_id, resources, viewer
@@ -31,7 +32,7 @@ async def download(request: Request) -> Response:
     503 while its storage cannot be reached."""
     export = await exports.get(resources(request), viewer(request), export_id(request))
     if export.status is Status.EXPIRED:
-        raise Refused(410, "GONE", "The file was removed when its retention time was over. Order the export again.")
+        raise Refused(410, "GONE", export.error.message if export.error else FILE_LOST.message)
     if export.file is None:
         raise Refused(409, "NOT_READY", f"There is no file: the export is {export.status.value}.")
     try:
@@ -41,7 +42,7 @@ async def download(request: Request) -> Response:
         sentence = "The storage cannot be used at the moment. Nothing was lost; try again shortly."
         raise Refused(503, "UNAVAILABLE", sentence) from None
     if place is None:
-        raise Refused(410, "GONE", "The file is no longer in the storage. Order the export again.")
+        raise Refused(410, "GONE", FILE_LOST.message)
     headers = file_headers(export.file)
     if is_known(headers["ETag"], request):
         return Response(status_code=304, headers=headers)

@@ -6,51 +6,35 @@ import asyncio
 import shutil
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable
 from importlib import resources as files
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, select
-
 from webapp import queue, storage
 from webapp.commands.database import opened_store
 from webapp.commands.datasets import answer_problems
+from webapp.commands.doctor_clocks import clocks
+from webapp.commands.doctor_stuck import stuck_work
 from webapp.commands.failures import EXIT_PROBLEM, explain
 from webapp.commands.key import count_unsealable
 from webapp.commands.terminal import coloured, say
-from webapp.domain import limits
-from webapp.domain.exports import Status
+from webapp.commands.unwell import Doubtful, Unwell
 from webapp.queue import QueueName
 from webapp.resources import broker_url, open_catalog
 from webapp.sealing import Sealer
 from webapp.settings import BadSettings, Settings, read_settings
 from webapp.store.schema import OutdatedSchema, head_version, require_current_schema
-from webapp.store.tables import exports
 from webapp.web.words import counted
 
 LEAST_FREE_BYTES = 1024**3
-LARGEST_DRIFT = timedelta(seconds=5)
 HEALTH_KEY = "{queue}:health-check"
 FRONT_END = ("htmx.min.js", "hx-sse.min.js")
-SLACK = 30.0
-"""Seconds beyond the sweep's own thresholds before work counts as stuck: the sweep has had its chance."""
-
-
-class Unwell(Exception):
-    """What is wrong, and the mend."""
-
-    def __init__(self, problem: str, mend: str) -> None:
-        super().__init__(problem)
-        self.mend = mend
-
-
 Check = Callable[[Settings], Awaitable[str]]
 
 
 def run_doctor() -> int:
-    """Prints one line per check; 1 when any has a problem."""
+    """Prints one line per check; 1 when any has a problem. A warning is none."""
     _tell("Python", ".".join(map(str, sys.version_info[:3])))
     try:
         settings = read_settings()
@@ -69,6 +53,8 @@ async def _examine(settings: Settings) -> bool:
             if "database" in unwell and name in NEED_DATABASE:
                 raise Unwell("cannot be told without the database", "mend the database first")
             _tell(name, await check(settings))
+        except Doubtful as error:
+            _tell(name, str(error), mend=error.mend, is_warning=True)
         except Unwell as error:
             unwell.add(name)
             _tell(name, str(error), mend=error.mend)
@@ -79,8 +65,9 @@ async def _examine(settings: Settings) -> bool:
     return not unwell
 
 
-def _tell(name: str, text: str, *, mend: str | None = None) -> None:
-    verdict = coloured("ok     ", "green") if mend is None else coloured("problem", "red")
+def _tell(name: str, text: str, *, mend: str | None = None, is_warning: bool = False) -> None:
+    bad = coloured("warning", "yellow") if is_warning else coloured("problem", "red")
+    verdict = coloured("ok     ", "green") if mend is None else bad
     say(f"{verdict}  {name:<16}  {text}" + (f" → {mend}" if mend else ""))
 
 
@@ -130,14 +117,6 @@ async def database_schema(settings: Settings) -> str:
     except OutdatedSchema as error:
         raise Unwell(str(error).partition(" Run:")[0], "exportdesk migrate") from None
     return f"at version {head_version()}"
-
-
-async def database_clock(settings: Settings) -> str:
-    async with opened_store(settings.database_url) as store, store.connection():
-        drift = abs(datetime.now(UTC) - await store.now())
-    if drift > LARGEST_DRIFT:
-        raise Unwell(f"the database's clock is {drift.total_seconds():.0f} s off this machine's", "run NTP on both")
-    return f"within {max(1, round(drift.total_seconds() * 1000))} ms of this machine's"
 
 
 async def sealed_secrets(settings: Settings) -> str:
@@ -199,44 +178,24 @@ async def datasets(settings: Settings) -> str:
     return f"{counted(len(catalog.datasets), 'dataset')}, all answer"
 
 
-async def stuck_work(settings: Settings) -> str:
-    """What should have moved on, by the database's clock."""
-    stuck: list[str] = []
-    async with opened_store(settings.database_url) as store, store.connection():
-        now = await store.now()
-        for status, column, seconds in _thresholds(settings):
-            since = now - timedelta(seconds=seconds + SLACK)
-            query = select(func.count()).where(exports.c.status == status.value, exports.c[column] < since)
-            if found := await store.fetch_val(query):
-                stuck.append(f"{found} {status}")
-    if stuck:
-        raise Unwell(f"stuck: {', '.join(stuck)}", "the sweep mends it: exportdesk worker callbacks")
-    return "nothing is stuck"
-
-
-def _thresholds(settings: Settings) -> Iterator[tuple[Status, str, float]]:
-    yield Status.PENDING, "created_at", limits.PENDING_STUCK_AFTER
-    yield Status.PROCESSING, "heartbeat_at", limits.HEARTBEAT_LOST_AFTER
-    yield Status.QUEUED, "queued_at", settings.execution_limit.total_seconds()
-
-
 CHECKS: dict[str, Check] = {
     "data folder": data_folder,
     "secret key": secret_key,
     "front end": front_end,
     "database": database_schema,
-    "database clock": database_clock,
     "sealed secrets": sealed_secrets,
     "broker": broker,
+    "clocks": clocks,
     "workers": workers,
     "finished files": finished_files,
     "datasets": datasets,
     "stuck work": stuck_work,
 }
 
-NEED_DATABASE = frozenset({"database clock", "sealed secrets", "stuck work"})
+NEED_DATABASE = frozenset({"clocks", "sealed secrets", "stuck work"})
 MENDS = {
     "database": "start it, or check EXPORTDESK_DATABASE_URL",
     "datasets": "exportdesk datasets check",
+    "stuck work": "mend the datasets and the storage first",
     "secret key": "check EXPORTDESK_DATA_DIR",
 }

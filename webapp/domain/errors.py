@@ -57,6 +57,12 @@ def export_error(code: ErrorCode, **details: str) -> ExportError:
     return ExportError(code, SENTENCES[code].format(**details)[:1000], code in RETRIABLE)
 
 
+FILE_LOST = ExportError(
+    ErrorCode.STORAGE_ERROR, "The file is no longer in the storage. Order the export again.", retriable=False
+)
+"""Of a finished export whose file is gone before its time, and not by us."""
+
+
 class AttemptFailed(Exception):
     """An attempt cannot go on; `code` says why and `details` fill the code's sentence."""
 

@@ -208,7 +208,7 @@ def time_out(export: Export, error: ExportError, *, at: datetime) -> Export:
 
 
 def expire(export: Export, error: ExportError, *, at: datetime) -> Export:
-    """The file's retention is over. The file's description goes with the file."""
+    """The file is gone, by its retention or from the storage. The file's description goes with the file."""
     return move(export, Status.EXPIRED, at=at, error=error, file=None)
 
 
@@ -255,7 +255,7 @@ def progress(export: Export) -> int | None:
             return 100
         case Status.PENDING | Status.QUEUED:
             return 0
-        case Status.EXPIRED if export.error is not None and export.error.code is ErrorCode.RETENTION:
+        case Status.EXPIRED if export.error is not None and export.error.code is not ErrorCode.TIMEOUT:
             return None
         case _:
             if not export.rows_total:

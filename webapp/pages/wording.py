@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from webapp.datasets.declaration import Dataset, Parameter, ParameterType
 from webapp.domain.attempts import Attempt, Outcome
-from webapp.domain.errors import ErrorCode
+from webapp.domain.errors import FILE_LOST, ErrorCode
 from webapp.domain.events import Event
 from webapp.domain.exports import Export, FormatWarning, Phase, Status
 from webapp.domain.formats import FORMATS
@@ -37,6 +37,7 @@ BADGES: Mapping[Status, Badge] = {
     Status.CANCELLED: Badge("Cancelled", "stop", "quiet"),
 }
 TIMED_OUT = Badge("Timed out", "alert", "bad")
+LOST = Badge("File lost", "alert", "bad")
 
 FILTER_LABELS: Mapping[Status, str] = {
     Status.QUEUED: "Queued",
@@ -120,8 +121,14 @@ def timed_out(export: Export) -> bool:
     return export.status is Status.EXPIRED and export.error is not None and export.error.code is ErrorCode.TIMEOUT
 
 
+def file_lost(export: Export) -> bool:
+    return export.status is Status.EXPIRED and export.error == FILE_LOST
+
+
 def badge(export: Export) -> Badge:
-    return TIMED_OUT if timed_out(export) else BADGES[export.status]
+    if timed_out(export):
+        return TIMED_OUT
+    return LOST if file_lost(export) else BADGES[export.status]
 
 
 def headline(export: Export, position: int | None) -> str:
@@ -228,7 +235,8 @@ def _detail(event: Event) -> str:
     attempt, error = event.data.get("attempt", 0), event.data.get("error")
     if event.type == "export.started":
         return f"Attempt {attempt}" if attempt > 1 else ""
-    if event.type in {"export.failed", "export.timed_out"} and error:
+    is_lost = event.type == "export.expired" and error and error["code"] == FILE_LOST.code
+    if error and (is_lost or event.type in {"export.failed", "export.timed_out"}):
         return error["message"]
     if event.type == "export.queued" and event.data.get("retry_at"):
         return f"For attempt {attempt + 1}"

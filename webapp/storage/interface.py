@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +75,13 @@ class Storage(ABC):
     @abstractmethod
     async def place(self, key: str, *, method: str) -> Place | None:
         """Where a download finds the file now, by GET or HEAD; None when it is gone. Raises StorageUnusable."""
+
+    @abstractmethod
+    async def missing(self, keys: Sequence[str]) -> Sequence[str]:
+        """Those of the keys whose files are gone although the storage is there.
+
+        Raises StorageUnusable when that cannot be told: a storage that is away must not be taken for lost files.
+        """
 
     @abstractmethod
     async def delete(self, key: str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from webapp.domain.errors import storage_failure
@@ -41,6 +41,9 @@ class LocalStorage(Storage):
             return None
         return OnDisk(path, found) if stat.S_ISREG(found.st_mode) else None
 
+    async def missing(self, keys: Sequence[str]) -> Sequence[str]:
+        return await asyncio.to_thread(lambda: [key for key in keys if self._is_missing(self.path(key))])
+
     async def delete(self, key: str) -> bool:
         await asyncio.to_thread(self.path(key).unlink, missing_ok=True)
         return True
@@ -58,6 +61,20 @@ class LocalStorage(Storage):
             problem = f"{self.folder} cannot be written ({error.strerror})"
             raise StorageUnusable(problem, "give this user the folder") from None
         return f"{self.folder} can be written"
+
+    def _is_missing(self, path: Path) -> bool:
+        """We never remove a folder that a file was put into: where it is missing too, a volume is not mounted."""
+        try:
+            path.stat()
+        except FileNotFoundError:
+            if path.parent.is_dir():
+                return True
+            problem = f"{path.parent}, where files were put, is not there"
+            raise StorageUnusable(problem, "mount its volume, or bring the folder back from a backup") from None
+        except OSError as error:
+            problem = f"{path.parent} cannot be read ({error.strerror})"
+            raise StorageUnusable(problem, "give this user the folder, or mend its disk") from None
+        return False
 
     def _rename(self, temporary: Path, final: Path) -> None:
         final.parent.mkdir(parents=True, exist_ok=True)

@@ -51,6 +51,7 @@ ABORT_SECONDS = 8.0
 LISTED_AT_ONCE = 1_000
 LISTED_EVERY = 60.0
 """Seconds between two looks for orphans, each of so many objects; the next one goes on behind them."""
+ASKED_AT_ONCE = 20
 WORK = ".work/"
 ABANDONED = 86_400.0
 """Seconds after which a temporary file that nobody wrote to is a dead worker's."""
@@ -136,6 +137,18 @@ class S3Storage(Storage):
                 return Elsewhere(await self._sign(key, method))
         return Relayed(found["size"], partial(self._read, key))
 
+    async def missing(self, keys: Sequence[str]) -> Sequence[str]:
+        """The store answers alike for a bucket that is not there: so what is missing counts when that can be listed."""
+        gone: list[str] = []
+        try:
+            for start in range(0, len(keys), ASKED_AT_ONCE):
+                gone += await self._missing(keys[start : start + ASKED_AT_ONCE])
+            if gone:
+                await self._page(None)
+        except STORE_ERRORS as error:
+            raise unusable(error, self.bucket) from None
+        return gone
+
     async def delete(self, key: str) -> bool:
         if key.startswith(WORK):
             await asyncio.to_thread((self.work / key.removeprefix(WORK)).unlink, missing_ok=True)
@@ -219,14 +232,27 @@ class S3Storage(Storage):
         self._list_again_at = time.monotonic() + LISTED_EVERY
         start, self._listed_to = self._listed_to, None
         try:
-            pages = self._calls.list(offset=start, chunk_size=LISTED_AT_ONCE)  # pyright: ignore[reportUnknownMemberType]
-            async for page in pages:
-                if len(page) == LISTED_AT_ONCE:
-                    self._listed_to = page[-1]["path"]
-                return page
+            page = await self._page(start)
+            if len(page) == LISTED_AT_ONCE:
+                self._listed_to = page[-1]["path"]
+            return page
         except STORE_ERRORS as error:
             log.warning("the bucket cannot be listed now: %s", unusable(error, self.bucket))
         return []
+
+    async def _page(self, start: str | None) -> Sequence[ObjectMeta]:
+        """The objects behind this key, up to LISTED_AT_ONCE of them."""
+        pages = self._calls.list(offset=start, chunk_size=LISTED_AT_ONCE)  # pyright: ignore[reportUnknownMemberType]
+        async for page in pages:
+            return page
+        return []
+
+    async def _missing(self, keys: Sequence[str]) -> Sequence[str]:
+        answers = await asyncio.gather(*map(self._calls.head_async, keys), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, FileNotFoundError):
+                raise answer
+        return [key for key, answer in zip(keys, answers, strict=True) if isinstance(answer, FileNotFoundError)]
 
     async def _sign(self, key: str, method: str) -> str:
         return await obstore.sign_async(self._calls, "HEAD" if method == "HEAD" else "GET", key, LINK_LIFETIME)

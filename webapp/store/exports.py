@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     Text,
+    Tuple,
     and_,
     case,
     delete,
@@ -215,7 +216,7 @@ async def list_page(
     """Newest first, keyset-paged: `after` is the (created_at, id) of the last item seen."""
     query = _filtered(chosen).order_by(exports.c.created_at.desc(), exports.c.id.desc()).limit(limit)
     if after is not None:
-        query = query.where(_before(exports.c.created_at, *after))
+        query = query.where(_key() < _key_of(*after))
     return [from_row(row) for row in await store.fetch_all(query)]
 
 
@@ -250,6 +251,15 @@ async def past_retention(store: Store, *, now: datetime, limit: int) -> Sequence
     return await _by_status(store, Status.SUCCESS, exports.c.file_expires_at <= now, limit)
 
 
+async def finished(store: Store, *, after: tuple[datetime, str] | None, limit: int) -> Sequence[Export]:
+    """SUCCESS, oldest first, keyset-paged: `after` is the (created_at, id) of the last one seen."""
+    query = select(exports).where(exports.c.status == Status.SUCCESS.value)
+    if after is not None:
+        query = query.where(_key() > _key_of(*after))
+    rows = await store.fetch_all(query.order_by(exports.c.created_at, exports.c.id).limit(limit))
+    return [from_row(row) for row in rows]
+
+
 async def _by_status(store: Store, status: Status, condition: Any, limit: int) -> Sequence[Export]:
     query = select(exports).where(exports.c.status == status.value, condition).limit(limit)
     return [from_row(row) for row in await store.fetch_all(query)]
@@ -276,9 +286,13 @@ def _filtered(chosen: ListFilter) -> Select[Any]:
     return query
 
 
-def _before(column: ColumnElement[Any], moment: datetime | None, export_id: str) -> ColumnElement[bool]:
-    """The keyset condition: rows that sort before (moment, id)."""
-    return tuple_(column, exports.c.id) < tuple_(literal(moment, Milliseconds), literal(export_id, Text))
+def _key() -> Tuple:
+    """What pages of exports are ordered by."""
+    return tuple_(exports.c.created_at, exports.c.id)
+
+
+def _key_of(created_at: datetime, export_id: str) -> Tuple:
+    return tuple_(literal(created_at, Milliseconds), literal(export_id, Text))
 
 
 def _pattern(text: str) -> str:

@@ -65,6 +65,17 @@ async def lock_owed(store: PlainSQL, at: datetime) -> Sequence[str] | None:
     return [id for (id,) in await store.plain(query, now=to_milliseconds(at))]
 
 
+async def count_owed(store: PlainSQL, at: datetime, *, due_before: datetime) -> int:
+    """Those that nobody is sending, of endpoints that are neither paused nor disabled."""
+    [[count]] = await store.plain(
+        f"SELECT count(*) FROM deliveries d JOIN endpoints e ON e.id = d.endpoint_id "
+        f"WHERE {IS_THERE} AND {IS_OWED} AND d.next_attempt_at < :before",
+        now=to_milliseconds(at),
+        before=to_milliseconds(due_before),
+    )
+    return int(count)
+
+
 async def rooms(store: PlainSQL, at: datetime, *, among: Sequence[str] | None = None) -> Sequence[Room]:
     """One for each active endpoint that is owed something, now or later. Three index look-ups an endpoint."""
     now = to_milliseconds(at)

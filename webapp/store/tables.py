@@ -302,6 +302,18 @@ tallies = Table(
     PrimaryKeyConstraint("metric", "labels", "bucket"),
 )
 
+tallies_over_time = Table(
+    "tallies_over_time",
+    metadata,
+    Column("span", Integer, nullable=False),
+    Column("began_at", Milliseconds, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("bucket", Integer, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    PrimaryKeyConstraint("span", "began_at", "metric", "labels", "bucket"),
+)
+
 settings = Table(
     "settings",
     metadata,

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from webapp import logs
 from webapp.actions import people
 from webapp.domain import limits
 from webapp.domain.access import Viewer
@@ -100,12 +101,13 @@ class RequestLog:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
 
-        try:
-            await self.app(scope, receive, send_and_note)
-        finally:
-            milliseconds = (time.monotonic() - started) * 1000
-            path = shown_path(scope["path"])
-            access_log.info("%s %s %s %d %.1f ms", request_id, scope["method"], path, status, milliseconds)
+        with logs.about(request_id=request_id):
+            try:
+                await self.app(scope, receive, send_and_note)
+            finally:
+                milliseconds = (time.monotonic() - started) * 1000
+                path = shown_path(scope["path"])
+                access_log.info("%s %s %s %d %.1f ms", request_id, scope["method"], path, status, milliseconds)
 
 
 def shown_path(path: str) -> str:
