@@ -56,7 +56,6 @@ FAULT_SECONDS = (0.3, 1.7)
 AWAY_SECONDS = (0.2, 3.0)
 RIGHT_SECONDS = 60.0
 """So long a page may take to be right from the moment when the server is there: it backs off up to 30 s."""
-TOLD_SECONDS = 10.0
 PAGE_ROWS = 25
 ENDED = [status.value for status in Status if status not in {Status.PENDING, Status.QUEUED, Status.PROCESSING}]
 
@@ -282,15 +281,15 @@ class Visits:
 
     async def came_as_news(self, tab: Tab, export_id: str) -> bool:
         """Whether the page applied the export's last event, or else was loaded with it. It tells so a moment later."""
-        last = await last_event(self.resources, export_id)
-        async with asyncio.timeout(TOLD_SECONDS):
-            while True:
-                told = [each for each in tab.told if each["page"] == tab.told[-1]["page"]]
-                if any(last in each["applied"]["events"] for each in told if "applied" in each):
-                    return True
-                if any(last in each.get("shown", ()) for each in told):
-                    return False
-                await asyncio.sleep(0.05)
+        last, ends = await last_event(self.resources, export_id), time.monotonic() + RIGHT_SECONDS
+        while True:
+            told = [each for each in tab.told if each["page"] == tab.told[-1]["page"]]
+            if any(last in each["applied"]["events"] for each in told if "applied" in each):
+                return True
+            if any(last in each.get("shown", ()) for each in told):
+                return False
+            assert time.monotonic() < ends, f"{export_id} ended with {last}, the page told {told[-20:]}"
+            await asyncio.sleep(0.05)
 
 
 async def stored(resources: Resources, export_id: str) -> list[Any]:

@@ -77,9 +77,7 @@ def both(kind: Kind, values: Sequence[Any], zone: ZoneInfo) -> tuple[Any, Any]:
         column = ColumnCells("C", kind, zone, tally)
         column.look(values)
         if at_once:
-            data = rows_at_once([(value,) for value in values], 7, [column])
-            assert data is not None
-            xml = bytes(data)
+            xml = b"".join(rows_at_once([(value,) for value in values], 7, [column]))
         else:
             bodies = enumerate(column.bodies(values), 7)
             xml = "".join(
@@ -119,20 +117,20 @@ def test_rows_follow_each_other_with_their_numbers():
     rows = [(1, "a"), (2, None), (3, "c")]
     for column, values in zip(columns, zip(*rows, strict=True), strict=True):
         column.look(values)
-    data = rows_at_once(rows, 99_999, columns)
-    assert data is not None
-    assert cells_of(bytes(data)) == [
+    assert cells_of(b"".join(rows_at_once(rows, 99_999, columns))) == [
         [99_999, ("A99999", None, None, 1.0), ("B99999", "inlineStr", None, "a")],
         [100_000, ("A100000", None, None, 2.0)],
         [100_001, ("A100001", None, None, 3.0), ("B100001", "inlineStr", None, "c")],
     ]
 
 
-def test_a_batch_beyond_what_an_array_holds_is_left_to_the_cells(monkeypatch):
-    monkeypatch.setattr("worker.formats.xlsx_batches.MOST_BYTES", 10)
+def test_a_large_batch_comes_in_whole_rows(monkeypatch):
+    monkeypatch.setattr("worker.formats.xlsx_batches.MOST_BYTES", 200)
     column = ColumnCells("A", Kind.TEXT, ZONES[0], Tally())
-    column.look(["a long text"])
-    assert rows_at_once([("a long text",)], 2, [column]) is None
+    column.look(["one"])
+    pieces = [bytes(piece) for piece in rows_at_once([(f"row {number}",) for number in range(10)], 2, [column])]
+    assert len(pieces) > 2
+    assert [row[0] for piece in pieces for row in cells_of(piece)] == list(range(2, 12))
 
 
 @pytest.mark.parametrize("sort", [str, Decimal], ids=["text", "decimal"])

@@ -138,17 +138,17 @@ class XlsxWriter:
         )
 
     def _write_rows(self, batch: list[Row]) -> None:
-        first = self._sheet_rows + 2
+        first, before = self._sheet_rows + 2, self._sheet_bytes
         if self._rows < EARLY_ROWS:
             self._put(self._rows_by_cell(batch, first))
         else:
-            data = self._rows_at_once(batch, first) or self._rows_by_cell(batch, first)
-            self._at_once = min(ROWS_AT_ONCE, BYTES_AT_ONCE * len(batch) // len(data))
-            self._put(data)
+            for data in self._rows_at_once(batch, first):
+                self._put(data)
+            self._at_once = min(ROWS_AT_ONCE, BYTES_AT_ONCE * len(batch) // (self._sheet_bytes - before))
         self._sheet_rows += len(batch)
         self._rows += len(batch)
 
-    def _rows_at_once(self, batch: list[Row], first: int) -> memoryview | None:
+    def _rows_at_once(self, batch: list[Row], first: int) -> Iterable[memoryview]:
         from worker.formats.xlsx_batches import rows_at_once  # Arrow costs as much as the early rows
 
         return rows_at_once(batch, first, self._columns)

@@ -5,7 +5,7 @@ Importing Arrow takes as long as some thousand rows do cell by cell, so short fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -22,8 +22,11 @@ from worker.formats.xlsx_text import CELL_UNITS, FORBIDDEN, MARKUP
 pa: Any = import_module("pyarrow")  # it has no stubs: what comes out of it is Any
 pc: Any = import_module("pyarrow.compute")
 
-MOST_BYTES = 256 * 1024 * 1024
-"""Of a batch's texts: an Arrow array holds 2 GiB."""
+MOST_BYTES = 16 * 1024 * 1024
+"""Of XML in one piece, about: memory stays flat, and an Arrow array holds 2 GiB."""
+
+CELL_BYTES = 50
+"""Of a cell's XML beside its text, about."""
 
 NULL = type(None)
 NUMBER, SWITCH, NUMBER_END = '"><v>', '" t="b"><v>', "</v></c>"
@@ -42,16 +45,14 @@ class Bodies(NamedTuple):
     end: str
 
 
-def rows_at_once(batch: Sequence[Sequence[Any]], first: int, columns: Sequence[ColumnCells]) -> memoryview | None:
-    """The rows' XML; `first` is the number of the first. None where the batch is too large to be taken at once."""
+def rows_at_once(batch: Sequence[Sequence[Any]], first: int, columns: Sequence[ColumnCells]) -> Generator[memoryview]:
+    """The rows' XML, as so many whole rows as fit; `first` is the number of the first."""
     numbers = pa.array(range(first, first + len(batch))).cast(pa.string())
     pieces: list[Any] = [_constant('<row r="'), numbers]
     constant, size = '">', 0
     for column, values in zip(columns, zip(*batch, strict=True), strict=True):
         start, texts, end = _bodies(column, values)
-        size += texts.nbytes
-        if size > MOST_BYTES:
-            return None
+        size += texts.nbytes + CELL_BYTES * len(batch)
         if texts.null_count:
             cells = _joined([_constant(column.start), numbers, _piece(start), texts, _constant(end)])
             pieces += [_constant(constant), pc.fill_null(cells, EMPTY)]
@@ -60,7 +61,10 @@ def rows_at_once(batch: Sequence[Sequence[Any]], first: int, columns: Sequence[C
             pieces += [_constant(constant + column.start), numbers, _piece(start), texts]
             constant = end
     pieces.append(_constant(constant + "</row>"))
-    return memoryview(_joined(pieces).buffers()[2])
+    rows = max(1, len(batch) * MOST_BYTES // size)
+    for start in range(0, len(batch), rows):
+        taken = [piece if isinstance(piece, pa.Scalar) else piece.slice(start, rows) for piece in pieces]
+        yield memoryview(_joined(taken).buffers()[2])
 
 
 def _joined(pieces: list[Any]) -> Any:
