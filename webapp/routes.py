@@ -85,7 +85,7 @@ def pages() -> list[BaseRoute]:
         *callback_pages(),
         Route("/monitor", monitor.show, methods=["GET"]),
         Route("/monitor/live", monitor.poll, methods=["GET"]),
-        Route("/monitor/{name}.csv", monitor.table, methods=["GET"]),
+        Route("/monitor/{table}.csv", monitor.table, methods=["GET"]),
     ]
 
 

@@ -68,6 +68,9 @@ ROWS: dict[tuple[str, str], Row] = {
     ("GET", "/exports/stream"): Row(SIGNED_IN, 200),
     ("POST", "/exports/selection"): Row(SIGNED_IN, 303, form={"action": "cancel"}),
     ("GET", "/notices/stream"): Row(SIGNED_IN, 200),
+    ("GET", "/monitor"): Row(ADMIN, 200),
+    ("GET", "/monitor/live"): Row(ADMIN, 200),
+    ("GET", "/monitor/{table}.csv"): Row(ADMIN, 200),
     ("GET", "/exports/new"): Row(SIGNED_IN, 200),
     ("GET", "/exports/new/choices"): Row(SIGNED_IN, 200, query="?dataset=things"),
     ("POST", "/exports/new/choices"): Row(SIGNED_IN, 200, form=THINGS),
@@ -222,7 +225,14 @@ async def without_a_right(
 
 async def named(resources: Resources, path: str, export: Export) -> str:
     """The address with ids of what there is: each time an endpoint and a delivery of their own."""
-    ids = {"name": "things", "parameter": "most", "token": "t" * 43, "path": "app.css", "export_id": export.id}
+    ids = {
+        "name": "things",
+        "parameter": "most",
+        "token": "t" * 43,
+        "path": "app.css",
+        "export_id": export.id,
+        "table": "ends",
+    }
     if "{endpoint_id}" in path or "{delivery_id}" in path:
         endpoint = await register(resources, HOOK["url"])
         [ids["delivery_id"]] = await owe(resources, endpoint)

@@ -36,6 +36,7 @@ class Source:
     def __init__(self, port: int, path: str, token: str) -> None:
         self.port, self.path, self.token = port, path, token
         self.retry, self.last_id, self.heard = 3.0, "", ""
+        self.due = time.monotonic()
         self.connected_at: list[float] = []
         self.statuses: dict[str, str] = {}
         self.ends = 0
@@ -45,18 +46,18 @@ class Source:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 await self._read()
             self.ends += bool(self.connected_at)
+            self.due = time.monotonic() + self.retry
             await asyncio.sleep(self.retry)
 
     async def _read(self) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        at = time.monotonic()
         try:
             known = f"Last-Event-ID: {self.last_id}\r\n" if self.last_id else ""
             head = f"GET {self.path} HTTP/1.1\r\nHost: desk\r\nAccept: text/event-stream\r\n{known}"
             writer.write(f"{head}Authorization: Bearer {self.token}\r\n\r\n".encode())
             status = await reader.readuntil(b"\r\n\r\n")
             assert status.startswith(b"HTTP/1.1 200 "), status
-            self.connected_at.append(at)
+            self.connected_at.append(self.due)  # on a busy machine many a sleeper wakes late, together
             while True:
                 self._hear((await reader.readuntil(b"\n\n")).decode())
         finally:

@@ -34,6 +34,7 @@ class Problem:
 
 
 PROBLEMS = (
+    Problem(400, "BAD_RANGE", "The monitor's numbers are told for 1h, 24h, 7d or 30d. Ask for one of these."),
     Problem(400, "BAD_JSON", "The body is not JSON, or names something twice. Mend the client."),
     Problem(401, "SIGN_IN_NEEDED", "The token is missing, wrong or revoked. Ask for a new one."),
     Problem(403, "FORBIDDEN", "Only an admin may do this."),

@@ -55,7 +55,7 @@ async def table(request: Request) -> Response:
     """One of the tables as CSV."""
     admin(request)
     chosen = _range(request)
-    found = tables(await monitor.figures(resources(request), chosen)).get(request.path_params["name"])
+    found = tables(await monitor.figures(resources(request), chosen)).get(request.path_params["table"])
     if found is None:
         raise NotFound
     name = f"exportdesk-{found.name}-{chosen.name}.csv"
