@@ -177,7 +177,7 @@ async def test_a_stream_that_begins_with_the_end_is_shown_whole(page: Page, serv
 
     await page.route(f"**/exports/{export.id}/stream*", end_it_first, times=1)
     await page.goto(f"/exports/{export.id}")
-    await expect(page.get_by_role("link", name="Download")).to_be_visible(timeout=15_000)
+    await expect(page.get_by_role("link", name="Download")).to_be_visible()
 
 
 async def test_a_stream_that_stays_silent_is_given_up(page: Page, server, resources, make_export) -> None:

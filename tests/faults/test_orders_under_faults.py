@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
 from cli.command_line import free_port
 from faults.test_killed_at_random import assert_whole, history, keep_sweeping
+from processes import WebProcess, web_process
 from sqlalchemy import func, select
-from web_processes import WebProcess
 from worker_processes import until, workers_of
 
 from webapp.actions import people
@@ -44,7 +44,7 @@ Fault = Callable[[], Awaitable[None]]
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return replace(settings, max_active_per_user=ORDERS)
+    return replace(settings, max_active_per_user=ORDERS, port=free_port())
 
 
 @pytest.fixture(autouse=True)
@@ -54,27 +54,18 @@ def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Desk:
-    """A web process that can be killed, and comes back on its port."""
+    """A web process, and what befalls it and its broker."""
 
-    def __init__(self, resources: Resources, folder: Path) -> None:
+    def __init__(self, resources: Resources, web: WebProcess) -> None:
         self.resources = resources
-        self.port = free_port()
-        self._log = folder / "web.log"
+        self.web = web
         self.faults = 0
-
-    async def start(self) -> None:
-        self.web = WebProcess(self.resources.settings, self.port, self._log, MAX_ACTIVE_PER_USER=str(ORDERS))
-        await self.web.until_listening()
-
-    async def kill(self) -> None:
-        self.web.process.kill()
-        await asyncio.to_thread(self.web.process.wait)
 
     async def be_killed(self) -> None:
         await asyncio.sleep(random.uniform(0.3, 2))
-        await self.kill()
+        await self.web.stop(signal.SIGKILL)
         self.faults += 1
-        await self.start()
+        await self.web.start()
 
     async def forget(self) -> None:
         await asyncio.sleep(random.uniform(0.1, 0.6))
@@ -83,11 +74,9 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(resources: Resources, tmp_path: Path) -> AsyncIterator[Desk]:
-    desk = Desk(resources, tmp_path)
-    await desk.start()
-    yield desk
-    await desk.kill()
+async def desk(resources: Resources) -> AsyncIterator[Desk]:
+    async with web_process(resources.settings) as web:
+        yield Desk(resources, web)
 
 
 @asynccontextmanager
@@ -138,7 +127,7 @@ async def test_what_was_taken_ends_once(
             await asyncio.sleep(SECONDS_APART * AT_ONCE)
             return await order(client, number)
 
-    url, headers = f"http://127.0.0.1:{desk.port}/api/v1", {"Authorization": f"Bearer {token}"}
+    url, headers = f"http://127.0.0.1:{desk.web.port}/api/v1", {"Authorization": f"Bearer {token}"}
     with workers_of(resources.settings) as start:
         start("exports")
         async with (

@@ -37,10 +37,11 @@ async def remind(resources: Resources, viewer: Viewer, export_id: str, *, to: st
         event = await acks.newest(store, export.id)
         if event is None:
             return None
-    if to not in {ALL, READERS} and not is_id(to, "end"):
+    endpoint_id = None if to in {ALL, READERS} else to
+    if endpoint_id is not None and not is_id(endpoint_id, "end"):
         raise NotFound
     chosen = DeliveryFilter(
-        endpoint_id=None if to in {ALL, READERS} else to,
+        endpoint_id=endpoint_id,
         export_id=export.id,
         event_types=(event.type,),
         of_its_own=not viewer.is_admin,
@@ -49,7 +50,7 @@ async def remind(resources: Resources, viewer: Viewer, export_id: str, *, to: st
     if to != READERS:
         found, _ = await deliveries.list_page(resources, chosen, limit=MOST_DELIVERIES)
         ids = [delivery.id for delivery in found if delivery.event_id == event.id]
-    if to not in {ALL, READERS} and not ids:
+    if endpoint_id is not None and not ids:
         raise NotFound
     async with store.transaction():
         at = await store.now()
@@ -57,6 +58,6 @@ async def remind(resources: Resources, viewer: Viewer, export_id: str, *, to: st
             store, actor=viewer.name, action="export.reminded", subject=export.id, at=at, details={"to": to}
         )
     count = await deliveries.redeliver_matching(resources, viewer, chosen, ids=ids) if ids else 0
-    if not chosen.endpoint_id:
+    if endpoint_id is None:
         await hint(resources, bus.Hint(export.id, export.owner, export.version, again=True))
     return Reminder(event.type, count)

@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from webapp.store.database import Store
+from webapp.store.database import PlainSQL, Store
 from webapp.store.tables import settings
+from webapp.store.types import to_milliseconds
 
 CALLBACK_HOSTS = "callback_hosts"
 
@@ -23,3 +24,17 @@ async def put(store: Store, name: str, value: Any, *, at: datetime) -> None:
     """Inside a transaction."""
     await store.execute(store.insert_new(settings).values(name=name, value=value, updated_at=at))
     await store.execute(update(settings).where(settings.c.name == name).values(value=value, updated_at=at))
+
+
+async def move_on(rows: PlainSQL, name: str, before: str, after: str, *, at: datetime) -> bool:
+    """Inside a transaction: a position, as JSON text, that several processes share. False when it was not `before`."""
+    moved = await rows.plain(
+        "INSERT INTO settings (name, value, updated_at) VALUES (:name, :after, :at) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at "
+        "WHERE settings.value = :before RETURNING name",
+        name=name,
+        before=before,
+        after=after,
+        at=to_milliseconds(at),
+    )
+    return bool(moved)

@@ -12,6 +12,7 @@ import msgspec
 
 from webapp.domain.events import TERMINAL_TYPES, Event
 from webapp.domain.tallies import Metric, observations_of
+from webapp.store import app_settings
 from webapp.store.database import PlainSQL, json_rows
 from webapp.store.tallies import SEPARATOR
 from webapp.store.types import EPOCH, from_milliseconds, to_milliseconds
@@ -123,16 +124,7 @@ def read(text: str | None) -> dict[Key, int]:
 
 async def move_on(rows: PlainSQL, before: str | None, after: str, *, at: datetime) -> bool:
     """Inside a transaction: these totals are copied by us. False when somebody else was first."""
-    moved = await rows.plain(
-        "INSERT INTO settings (name, value, updated_at) VALUES (:name, :after, :at) "
-        "ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at "
-        "WHERE settings.value = :before RETURNING name",
-        name=POSITION,
-        before=before or "",
-        after=after,
-        at=to_milliseconds(at),
-    )
-    return bool(moved)
+    return await app_settings.move_on(rows, POSITION, before or "", after, at=at)
 
 
 async def purge(rows: PlainSQL, *, now: datetime) -> None:

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from webapp.domain.tallies import Metric, Observation
+from webapp.store import app_settings
 from webapp.store.database import PlainSQL, json_rows
-from webapp.store.types import to_milliseconds
 
 MILLISECOND = timedelta(milliseconds=1)
 SEPARATOR = "\x1f"
@@ -64,13 +64,4 @@ async def totals(rows: PlainSQL) -> Sequence[Series]:
 
 async def move_on(rows: PlainSQL, before: int, after: int, *, at: datetime) -> bool:
     """Inside a transaction: events up to the number `after` are tallied by us. False when somebody else was first."""
-    moved = await rows.plain(
-        "INSERT INTO settings (name, value, updated_at) VALUES (:name, :after, :at) "
-        "ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at "
-        "WHERE settings.value = :before RETURNING name",
-        name=POSITION,
-        before=str(before),
-        after=str(after),
-        at=to_milliseconds(at),
-    )
-    return bool(moved)
+    return await app_settings.move_on(rows, POSITION, str(before), str(after), at=at)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from webapp.datasets.columns import Kind
-from worker.formats.cells import base64_text
+from worker.formats.cells import NUMERAL, base64_text
 from worker.formats.xlsx_cells import EMPTY, MOMENTS, MOST_DIGITS, MOST_EXACT, TEXT, TEXT_END, TEXT_KEPT, ColumnCells
 from worker.formats.xlsx_moments import Serials, days_of, moments_of_texts, moments_of_values
 from worker.formats.xlsx_parts import STYLE_DATE, STYLE_FRACTION, STYLE_MOMENT
@@ -31,7 +31,7 @@ CELL_BYTES = 50
 NULL = type(None)
 NUMBER, SWITCH, NUMBER_END = '"><v>', '" t="b"><v>', "</v></c>"
 DAY, MOMENT, FRACTION = (f'" s="{style}"><v>' for style in (STYLE_DATE, STYLE_MOMENT, STYLE_FRACTION))
-NUMERAL = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
+WHOLE_NUMERAL = f"^(?:{NUMERAL.pattern})$"
 BYTES_PER_UNIT = 4
 """At most, in UTF-8."""
 
@@ -128,7 +128,7 @@ def _of_texts(column: ColumnCells, values: Sequence[str | None]) -> Bodies | Non
         return _days(days_of(array.cast(pa.date32()))) if set(lengths.values()) == {10} else None
     if column.kind is Kind.DECIMAL:
         are_short = pc.max(pc.binary_length(array)).as_py() <= MOST_DIGITS
-        are_numerals = are_short and _all(pc.match_substring_regex(array, NUMERAL))
+        are_numerals = are_short and _all(pc.match_substring_regex(array, WHOLE_NUMERAL))
         return Bodies(NUMBER, array, NUMBER_END) if are_numerals else None
     return None if column.kind is Kind.TIME else _texts(array)
 
@@ -195,7 +195,7 @@ def _decimals(values: Sequence[Decimal | None]) -> Bodies | None:
 
 
 def _days(days: Any) -> Bodies | None:
-    return days and Bodies(DAY, days.cast(pa.string()), NUMBER_END)
+    return None if days is None else Bodies(DAY, days.cast(pa.string()), NUMBER_END)
 
 
 def _moments(serials: Serials | None) -> Bodies | None:
