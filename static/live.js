@@ -4,14 +4,15 @@
 (() => {
   "use strict";
 
+  const { language, say } = globalThis.exportdesk;
   const SILENT_HEARTBEATS = 2;
   const LONGEST_WAIT = 30;
   const SENTENCES = {
-    offline: "You are offline. This is the last known state; it continues by itself when you are back.",
-    trouble: "The server does not answer. This is the last known state; trying again.",
-    signedOut: "You are signed out. Sign in again to see what happened since.",
-    gone: "This was deleted, or is no longer yours.",
-    remembered: "This is the state from your last visit; checking for news.",
+    offline: say("You are offline. This is the last known state; it continues by itself when you are back."),
+    trouble: say("The server does not answer. This is the last known state; trying again."),
+    signedOut: say("You are signed out. Sign in again to see what happened since."),
+    gone: say("This was deleted, or is no longer yours."),
+    remembered: say("This is the state from your last visit; checking for news."),
   };
 
   let heardAt = Date.now();
@@ -24,7 +25,7 @@
   const isActive = () => Boolean(content()?.hasAttribute("data-active"));
   const isStreaming = () => Boolean(element()?._htmx?.sse);
   const announce = () => document.dispatchEvent(new Event("exportdesk:shown"));
-  const storageKey = () => "live:" + location.pathname + location.search;
+  const storageKey = () => `live:${language}:` + location.pathname + location.search;
 
   function notice(kind) {
     let bar = document.getElementById("live-notice");
@@ -55,7 +56,17 @@
 
   const shownStamp = () => stampOf(`data-stamp="${content()?.dataset.stamp ?? ""}"`);
 
+  // Every snapshot would cost a busy page more than showing it does.
+  const REMEMBER_WAIT = 1000;
+  let rememberTimer = null;
+
+  function rememberSoon() {
+    rememberTimer ??= setTimeout(remember, REMEMBER_WAIT);
+  }
+
   function remember() {
+    clearTimeout(rememberTimer);
+    rememberTimer = null;
     const shown = content();
     if (!shown) return;
     try {
@@ -79,7 +90,7 @@
     if (!parsed) return;
     content().replaceWith(parsed);
     for (const id of eventsShown()) applied.add(id);
-    window.htmx.process(parsed);
+    window.htmx?.process(parsed);
     notice(navigator.onLine ? "remembered" : "offline");
   }
 
@@ -97,12 +108,12 @@
     clearTimeout(retryTimer);
     retryTimer = null;
     const live = element();
+    setStreams(false);
     if (live) {
       closeStream(live);
       for (const name of ["hx-get", "hx-trigger", "hx-sse:connect"]) live.removeAttribute(name);
     }
     notice(kind);
-    giveTurnUp();
     announce();
   }
 
@@ -125,19 +136,45 @@
 
   function poll(why, number) {
     const live = element();
-    if (!live || stopped) return;
+    if (!live || stopped || !window.htmx) return;
     const base = live.dataset.fallback;
     if (!base) return;
     clearTimeout(retryTimer);
     retryTimer = null;
     // The stream's element is replaced by a plain one, so that two ways to the news never run side by side.
     closeStream(live);
+    setStreams(false);
     const bare = live.cloneNode(true);
     for (const name of ["hx-get", "hx-trigger", "hx-sse:connect", "hx-sse:close"]) bare.removeAttribute(name);
+    const place = placeIn(live, document.activeElement);
     live.replaceWith(bare);
+    if (place) place.reduce((at, number) => at.children[number], bare).focus({ preventScroll: true });
     const url = new URL(base, location.href);
     url.searchParams.set(why, String(number));
     window.htmx.ajax("GET", url.pathname + url.search, { source: bare, target: bare, swap: "outerMorph" });
+  }
+
+  // Which child of which child of the live element it is; null for what is outside.
+  function placeIn(live, each) {
+    if (!live.contains(each)) return null;
+    return each === live ? [] : [...placeIn(live, each.parentElement), [...each.parentElement.children].indexOf(each)];
+  }
+
+  // Whoever goes by keyboard stays where they are while the page changes: on the same element, or, where that is gone,
+  // on what is left around it.
+  const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]";
+  let held = [];
+
+  function holdFocus() {
+    held = [];
+    if (!element()?.contains(document.activeElement)) return;
+    for (let each = document.activeElement; each; each = each.parentElement) held.push(each);
+  }
+
+  function keepFocus() {
+    if (held.length && (!document.activeElement || document.activeElement === document.body))
+      held.find((each) => each.isConnected && each.matches(FOCUSABLE))?.focus({ preventScroll: true });
+    held = [];
   }
 
   function retryAfter(response) {
@@ -147,6 +184,7 @@
 
   function onBadAnswer(status, response, isStream) {
     isAway = !isStream;
+    if (isStream) setStreams(false);
     if (status === 401 || status === 403) stop("signedOut");
     else if (status === 404) stop("gone");
     else {
@@ -221,65 +259,60 @@
     flushTimer ??= setTimeout(flush, BATCH_AGAIN);
   }
 
-  window.addEventListener("pagehide", flush);
+  window.addEventListener("pagehide", () => {
+    if (rememberTimer) remember();
+    flush();
+  });
 
-  // Of each kind of page one tab of the browser at a time streams its element; which, says a Web Lock. The others ask
-  // for their element anew: pages of exports whenever the news (notices.js) say that it changed, those of callbacks
-  // every few seconds, since nobody brings them news. Without locks each tab streams by itself.
+  // One tab of the browser at a time streams its element (turn.js). The others ask for their element anew: pages of
+  // exports whenever the news (notices.js) say that it changed, all others every few seconds, since nobody brings them
+  // news. Without locks each tab streams by itself.
   const HAS_NEWS = Boolean(content()?.hasAttribute("data-exports"));
-  const TURN = `exportdesk:stream:${HAS_NEWS ? "exports" : "callbacks"}:${document.body.dataset.viewer}`;
   const NEWS_WAIT = 250;
   const NEWS_AGE = 3000;
-  let turn = null;
-  let inLine = null;
+  const turn = globalThis.exportdeskTurn;
   let newsTimer = null;
-  const isShared = () => Boolean(navigator.locks && window.BroadcastChannel && content());
-  const needsTurn = () => isShared() && isActive() && !stopped && !document.hidden;
-  const isFollowing = () =>
-    isShared() && isActive() && !stopped && !turn && !isStreaming() && Boolean(element()?.hasAttribute("hx-sse:connect"));
+  let streams = false;
+  const isWaiting = () => turn.isShared && isActive() && !stopped && !turn.isOurs();
+  const isFollowing = () => isWaiting() && !isStreaming() && Boolean(element()?.hasAttribute("hx-sse:connect"));
   // It polls since the news failed; they are back.
-  const isLeftBehind = () => isShared() && isActive() && !stopped && !turn && tries() > 0 && !document.hidden;
+  const isLeftBehind = () => isWaiting() && tries() > 0 && !document.hidden;
 
-  window.exportdeskLive = { isFollowing: () => HAS_NEWS && isFollowing(), confirm: (id) => confirm(id, "sse") };
+  window.exportdeskLive = {
+    isFollowing: () => HAS_NEWS && isFollowing(),
+    isStreaming: () => streams,
+    confirm: (id) => confirm(id, "sse"),
+  };
 
-  function standInLine() {
-    if (!needsTurn()) {
-      giveTurnUp();
-      return;
-    }
-    if (turn || inLine) return;
-    inLine = new AbortController();
-    navigator.locks
-      .request(TURN, { signal: inLine.signal }, () => {
-        inLine = null;
-        if (!needsTurn()) return null;
-        const isNext = isFollowing();
-        return new Promise((resolve) => {
-          turn = resolve;
-          if (isNext) poll("poll", 3);
-        });
-      })
-      .catch(() => {});
+  // Whether this tab has a stream, or is about to; then it needs no other for the news.
+  function setStreams(has) {
+    if (streams === has) return;
+    streams = has;
+    document.dispatchEvent(new Event("exportdesk:streams"));
   }
 
-  function giveTurnUp() {
-    inLine?.abort();
-    inLine = null;
-    turn?.();
-    turn = null;
-  }
+  const wishTurn = () => turn.wish("element", isActive() && !stopped && !document.hidden);
+
+  document.addEventListener("exportdesk:turn", () => {
+    const connects = element()?.hasAttribute("hx-sse:connect") && isActive() && !stopped;
+    if (turn.isOurs() && connects && !isStreaming() && !streams) poll("poll", 3);
+  });
 
   document.addEventListener("htmx:before:request", (event) => {
-    if (!isLive(event) || !isStream(event) || !isShared() || turn) return;
-    event.preventDefault();
-    setTimeout(announce);
+    if (!isLive(event) || !isStream(event)) return;
+    if (turn.isShared && !turn.isOurs()) {
+      event.preventDefault();
+      setTimeout(announce);
+    } else setStreams(true);
   });
 
   document.addEventListener("htmx:sse:before:connection", (event) => {
-    if (isLive(event) && event.detail.connection.attempt > 0 && isShared() && !turn) event.preventDefault();
+    if (!isLive(event) || event.detail.connection.attempt === 0) return;
+    if (turn.isShared && !turn.isOurs()) event.preventDefault();
+    else setStreams(true);
   });
 
-  document.addEventListener("exportdesk:shown", standInLine);
+  document.addEventListener("exportdesk:shown", wishTurn);
 
   document.addEventListener("exportdesk:news", ({ detail }) => {
     if (detail.signedOut && element() && isActive()) stop("signedOut");
@@ -298,8 +331,6 @@
     return !ids.length || location.pathname === `${ROOT}exports` || ids.some((id) => location.pathname === `${ROOT}exports/${id}`);
   }
 
-  window.addEventListener("pagehide", giveTurnUp);
-
   const isLive = (event) => event.target?.id === "live" || event.detail?.ctx?.sourceElement?.id === "live";
   const isStream = (event) => Boolean(event.detail?.ctx?.request?.action?.split("?")[0].endsWith("/stream"));
 
@@ -311,23 +342,29 @@
     if (isLive(event)) onBadAnswer(0, null, isStream(event));
   });
 
-  // An older answer than what is shown changes nothing; the rhythm goes on.
+  // An older answer than what is shown changes nothing; the rhythm goes on. One that was on its way when the page
+  // stopped would take back what it says about that, and the rhythm is over.
   document.addEventListener("htmx:before:swap", (event) => {
     if (!isLive(event)) return;
+    if (stopped) {
+      event.preventDefault();
+      return;
+    }
     const ctx = event.detail.ctx;
     if (ctx.response?.status >= 400) return;
     if (isOlder(stampOf(ctx.text), shownStamp())) {
       event.preventDefault();
       if (!isStreaming()) fallBack(1);
-    }
+    } else holdFocus();
   });
 
   document.addEventListener("htmx:after:swap", (event) => {
     if (!isLive(event) || (event.detail.ctx.response?.status ?? 200) >= 400) return;
+    keepFocus();
     heardAt = Date.now();
     isAway = false;
     notice(null);
-    remember();
+    rememberSoon();
     tellApplied();
   });
 
@@ -339,12 +376,14 @@
     heardAt = Date.now();
     const message = event.detail.message;
     if (!message.event && isOlder(stampOf(message.data), shownStamp())) event.detail.cancelled = true;
+    else if (!message.event) holdFocus();
   });
 
   document.addEventListener("htmx:sse:after:message", () => {
+    keepFocus();
     if (stopped) return;
     notice(null);
-    remember();
+    rememberSoon();
     tellApplied();
   });
 
@@ -356,13 +395,17 @@
 
   document.addEventListener("htmx:sse:close", (event) => {
     if (!isLive(event)) return;
+    setStreams(false);
     if (event.detail.reason === "message") {
       // Its last word is the end. Whatever kept the page from showing that, a poll will bring it.
       if (isActive()) fallBack(1);
       return;
     }
-    if (isShared() && !turn && isActive() && !stopped) {
-      setTimeout(announce);
+    if (isWaiting()) {
+      setTimeout(() => {
+        announce();
+        if (isFollowing() && !document.hidden) poll("poll", 3);
+      });
       return;
     }
     if (event.detail.reason === "ended" && isActive() && !stopped) {
@@ -408,8 +451,9 @@
   });
 
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) heardAt = Date.now();
-    standInLine();
+    if (document.hidden) setStreams(false);
+    else heardAt = Date.now();
+    wishTurn();
     // Its news were left aside while nobody looked, and who looks does not wait for the next try.
     if (!document.hidden && (isFollowing() || retryTimer)) poll("poll", 3);
   });
@@ -423,4 +467,27 @@
       if (isActive()) fallBack(0);
     } else remember();
   });
+
+  // A script that was lost on a bad network comes again, and htmx begins by itself. Its extension needs it, so that one
+  // is lost with it.
+  function load(name) {
+    const script = document.createElement("script");
+    script.src = document.querySelector(`script[src*="/${name}.min.js"]`).src;
+    return new Promise((resolve, reject) => {
+      script.addEventListener("load", resolve);
+      script.addEventListener("error", reject);
+      document.head.append(script);
+    });
+  }
+
+  function loadLost(wait) {
+    notice(navigator.onLine ? "trouble" : "offline");
+    setTimeout(() => {
+      load("htmx")
+        .then(() => load("hx-sse"))
+        .catch(() => loadLost(Math.min(2 * wait, LONGEST_WAIT)));
+    }, wait * 1000);
+  }
+
+  if (!window.htmx && isActive()) loadLost(1);
 })();

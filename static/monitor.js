@@ -2,23 +2,32 @@
 (() => {
   "use strict";
 
+  const { locale, say } = globalThis.exportdesk;
   const NARROW = 480;
-  const SILENT = 30_000;
-  const SILENCE = "The server does not answer, or you are signed out. This is the last known state.";
   const SLICES = ["ink", "warn", "accent", "good", "bad", "ink-quiet", "line-strong"];
   const charts = new Map();
+  const AXIS_WIDTH = 90;
+  const DAY_WIDTH = 54;
+  const KEY_WIDTH = 17;
+  const LEGEND_GAP = 10;
+  const LEGEND_ROW = 20;
+  const MARK_ROWS = 2;
+  const MARK_GAP = 8;
+  const MARK_HEIGHT = 14;
+  const pen = document.createElement("canvas").getContext("2d");
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-  const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+  const dayFormat = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short" });
+  const clockFormat = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
 
   const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const tone = (name) => ink(name === "quiet" || !name ? "line-strong" : name);
 
   function told(value, unit) {
     if (value === null || value === undefined) return "–";
-    if (unit !== "seconds") return Number(value).toLocaleString("en");
-    if (value < 1) return `${Math.round(value * 1000)} ms`;
-    return value < 90 ? `${Number(value.toPrecision(3))} s` : `${Number((value / 60).toPrecision(3))} min`;
+    if (unit !== "seconds") return Number(value).toLocaleString(locale);
+    if (!value) return "0";
+    if (value < 1) return say("{n} ms", { n: Math.round(value * 1000) });
+    return value < 90 ? say("{n} s", { n: Number(value.toPrecision(3)) }) : say("{n} min", { n: Number((value / 60).toPrecision(3)) });
   }
 
   // What a table says: names of its rows, and one series for each column that is drawn.
@@ -34,6 +43,8 @@
             name: head.textContent,
             tone: head.dataset.tone,
             values: rows.map((row) => (row.cells[column].dataset.value === "" ? null : Number(row.cells[column].dataset.value))),
+            // A time that leads nowhere by itself leads where the count of its row does.
+            links: rows.map((row) => (row.cells[column].querySelector("a") ?? (table.dataset.unit ? row.querySelector("td > a") : null))?.href),
           }]
         : [],
     );
@@ -43,7 +54,8 @@
       names: isTime
         ? moments.map((moment) => (isLong ? `${dayFormat.format(moment)}, ${clockFormat.format(moment)}` : clockFormat.format(moment)))
         : names.map((cell) => cell.textContent),
-      links: names.map((cell, row) => (cell.querySelector("a") ?? rows[row].cells[1].querySelector("a"))?.getAttribute("href") ?? null),
+      marks: rows.flatMap((row, number) => (row.dataset.mark ? [{ row: number, versions: row.dataset.mark.split(", ") }] : [])),
+      isTime,
       isLong,
       series,
     };
@@ -57,6 +69,18 @@
       splitLine: { lineStyle: { color: ink("line") } },
       ...more,
     };
+  }
+
+  // How high the legend is: names that do not fit beside each other go on below.
+  function legendHeight(data, width) {
+    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    let [rows, right] = [1, 0];
+    for (const { name } of data.series) {
+      const wide = LEGEND_GAP + KEY_WIDTH + pen.measureText(name).width;
+      if (right && right + wide > width) [rows, right] = [rows + 1, 0];
+      right += wide;
+    }
+    return 14 + rows * LEGEND_ROW;
   }
 
   function option(data, width) {
@@ -75,10 +99,15 @@
         textStyle: { color: ink("ink"), fontSize: 12 },
         valueFormatter: (value) => told(value, data.unit),
       },
-      grid: { left: 8, right: 12, top: 34, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+      grid: { left: 8, right: 12, top: legendHeight(data, width), bottom: 4, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
       legend: { top: 0, left: 0, itemWidth: 12, itemHeight: 8, textStyle: text, inactiveColor: ink("line-strong") },
     };
-    const label = data.isLong ? { formatter: (name) => name.split(",")[0] } : {};
+    // The day, where it begins: of so many that they fit every second, third, … one, up to the last.
+    const day = (row) => data.names[row].split(",")[0];
+    const begins = data.isLong ? data.names.flatMap((_, row) => (row && day(row) === day(row - 1) ? [] : [row])) : [];
+    const every = Math.ceil((begins.length * DAY_WIDTH) / (width - AXIS_WIDTH));
+    const shown = begins.reverse().filter((_, number) => number % every === 0);
+    const label = data.isLong ? { formatter: (_, row) => day(row), interval: (row) => shown.includes(row) } : {};
     const times = axis({ type: "category", data: data.names });
     times.axisLabel = { ...times.axisLabel, ...label };
     const amounts = axis({ type: "value", minInterval: data.unit ? 0 : 1 });
@@ -87,7 +116,14 @@
       case "bars":
         return { ...common, xAxis: times, yAxis: amounts, series: data.series.map((each) => ({ type: "bar", stack: "all", name: each.name, data: each.values, color: tone(each.tone) })) };
       case "lines":
-        return { ...common, xAxis: times, yAxis: amounts, series: data.series.map((each) => ({ type: "line", name: each.name, data: each.values, color: tone(each.tone), symbolSize: 5, showAllSymbol: true })) };
+        return {
+          ...common,
+          grid: { ...common.grid, top: 34 + (data.marks.length ? 4 + MARK_ROWS * MARK_HEIGHT : 0) },
+          legend: { ...common.legend, type: "scroll" },
+          xAxis: times,
+          yAxis: amounts,
+          series: data.series.map((each) => ({ type: "line", name: each.name, data: each.values, color: tone(each.tone), symbolSize: 6, showAllSymbol: true })),
+        };
       case "pie": {
         const slices = data.names.map((name, row) => ({ name, row, value: data.series[0].values[row], itemStyle: { color: ink(SLICES[row]) } }));
         const shown = slices.filter((slice) => slice.value);
@@ -108,24 +144,67 @@
         };
       default: {
         const most = Math.max(1, ...data.series.flatMap((each) => each.values));
-        const isNarrow = width < NARROW;
+        const isRoomy = width >= NARROW && (!data.isTime || data.names.length <= 12);
+        const buckets = data.series.map((each) => each.name);
+        const plain = (names, more) => axis({ type: "category", data: names, splitLine: { show: false }, ...more });
         return {
           ...common,
           legend: undefined,
           grid: { ...common.grid, top: 4, bottom: 4 },
-          tooltip: { ...common.tooltip, formatter: ({ value: [bucket, channel, count] }) => `${data.names[channel]}, ${data.series[bucket].name}: ${told(count, "")}` },
-          xAxis: axis({ type: "category", data: data.series.map((each) => each.name), splitLine: { show: false } }),
-          yAxis: axis({ type: "category", inverse: true, data: data.names, splitLine: { show: false } }),
-          visualMap: { show: false, min: 0, max: most, inRange: { color: [ink("sunk"), ink("accent")] } },
+          tooltip: { ...common.tooltip, formatter: ({ data: { row, bucket, count } }) => `${data.names[row]}, ${buckets[bucket]}: ${told(count, "")}` },
+          xAxis: data.isTime ? times : plain(buckets),
+          yAxis: data.isTime ? plain(buckets) : plain(data.names, { inverse: true }),
+          visualMap: { show: false, dimension: 2, min: 0, max: most, inRange: { color: [ink("sunk"), ink("accent")] } },
           series: [{
             type: "heatmap",
-            data: data.series.flatMap((each, bucket) => each.values.map((count, channel) => [bucket, channel, count])),
-            label: { show: !isNarrow, formatter: ({ value }) => (value[2] ? told(value[2], "") : "") },
-            itemStyle: { borderColor: ink("card"), borderWidth: 2 },
+            progressive: 0,
+            data: data.series.flatMap((each, bucket) => each.values.map((count, row) => ({ value: data.isTime ? [row, bucket, count] : [bucket, row, count], row, bucket, count }))),
+            label: { show: isRoomy, formatter: ({ data: { count } }) => (count ? told(count, "") : "") },
+            itemStyle: { borderColor: ink("card"), borderWidth: data.isTime ? 1 : 2 },
           }],
         };
       }
     }
+  }
+
+  // Where new versions first ran. A name that would meet the one right of it stands higher; what fits nowhere is counted
+  // on that one. Where there is no width, as while nothing is shown, no name is.
+  function marks(data, width, xOf) {
+    const fontSize = width < NARROW ? 10 : 12;
+    pen.font = `${fontSize}px ${getComputedStyle(document.body).fontFamily}`;
+    const begins = Array(MARK_ROWS).fill(width + MARK_GAP);
+    let last = null;
+    const placed = [...data.marks].reverse().map(({ row: xAxis, versions }) => {
+      const [x, name] = [xOf(xAxis), versions.at(-1)];
+      const wide = pen.measureText(`${name} +99`).width;
+      const align = x < wide / 2 ? "left" : x > width - wide / 2 ? "right" : "center";
+      const begin = { left: x, right: x - wide, center: x - wide / 2 }[align];
+      const row = begins.findIndex((next) => begin + wide + MARK_GAP <= next);
+      if (row < 0) {
+        if (last) last.more += versions.length;
+        return { xAxis };
+      }
+      begins[row] = begin;
+      last = { xAxis, name, more: versions.length - 1, row, align };
+      return last;
+    });
+    return {
+      silent: true,
+      symbol: "none",
+      animation: false,
+      lineStyle: { color: ink("ink-quiet"), type: "dashed" },
+      data: placed.map(({ xAxis, name, more, row, align }) => ({
+        xAxis,
+        label: {
+          show: Boolean(name),
+          formatter: more ? `${name} +${more}` : name,
+          color: ink("ink-quiet"),
+          fontSize,
+          align,
+          distance: 4 + (row ?? 0) * MARK_HEIGHT,
+        },
+      })),
+    };
   }
 
   // Where a chart is drawn. An answer of the server knows nothing of it, so it is put back after each; all of them
@@ -139,7 +218,7 @@
       const place = document.createElement("div");
       place.className = "chart";
       place.setAttribute("aria-hidden", "true");
-      kept = { place, chart: null, said: "", links: [] };
+      kept = { place, chart: null, said: "", data: null };
       charts.set(card.id, kept);
     }
     if (numbers.previousElementSibling !== kept.place) numbers.before(kept.place);
@@ -147,23 +226,34 @@
   }
 
   function heightOf(data) {
+    if (data.kind === "heat" && data.isTime) return 300;
     return data.kind === "heat" || data.kind === "ranks" ? Math.max(110, 44 + 30 * data.names.length) : 220;
+  }
+
+  // Where what was clicked leads: to the list that it counts.
+  function linkOf(data, event) {
+    const { row = event.dataIndex, bucket = event.seriesIndex } = event.data ?? {};
+    return data.series[bucket]?.links[row];
   }
 
   function drawOne(kept, data) {
     const said = JSON.stringify([data, dark.matches, kept.place.clientWidth]);
     if (said === kept.said) return;
     kept.said = said;
-    kept.links = data.links;
+    kept.data = data;
     if (!kept.chart) {
       kept.chart = window.echarts.init(kept.place, null, { height: heightOf(data) });
       kept.chart.on("click", (event) => {
-        const row = data.kind === "pie" ? event.data.row : event.dataIndex;
-        if (kept.links[row] && (data.kind === "pie" || data.kind === "ranks")) location.assign(kept.links[row]);
+        const link = event.componentType === "series" && linkOf(kept.data, event);
+        if (link) location.assign(link);
       });
     }
     kept.chart.resize({ height: heightOf(data) });
-    kept.chart.setOption(option(data, kept.place.clientWidth), true);
+    const width = kept.place.clientWidth;
+    kept.chart.setOption(option(data, width), true);
+    if (!data.marks.length || !data.series.length) return;
+    const xOf = (row) => kept.chart.convertToPixel({ seriesIndex: 0 }, [row, 0])[0];
+    kept.chart.setOption({ series: [{ markLine: marks(data, width, xOf) }] });
   }
 
   // Did the library not arrive, the tables stay open.
@@ -180,32 +270,9 @@
     }
   }
 
-  // Whoever looks at old numbers has to know it.
-  let heardAt = Date.now();
-  let at = "";
-
-  function listen() {
-    const said = document.getElementById("monitor").dataset.at;
-    if (said !== at) heardAt = Date.now();
-    at = said;
-    const bar = document.getElementById("monitor-notice");
-    const isSilent = Date.now() - heardAt > SILENT;
-    if (bar.hidden === isSilent) {
-      bar.hidden = !isSilent;
-      bar.className = isSilent ? "live-notice" : "";
-      bar.textContent = isSilent ? SILENCE : "";
-    }
-  }
-
-  function follow() {
-    listen();
-    draw();
-  }
-
   document.querySelector(".top-nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  follow();
-  new MutationObserver(follow).observe(document.getElementById("main"), { childList: true, subtree: true, attributes: true, attributeFilter: ["data-value", "data-at"] });
-  setInterval(listen, 5_000);
+  draw();
+  new MutationObserver(draw).observe(document.getElementById("main"), { childList: true, subtree: true, attributes: true, attributeFilter: ["data-value", "data-mark"] });
   dark.addEventListener("change", draw);
   addEventListener("resize", draw);
 })();

@@ -1,19 +1,21 @@
-// The ends of a person's exports, told wherever in the application the person is: a toast, a mark in the tab's title
-// and, if wished for, the browser's own notification.
+// The ends of a person's exports, and what others share with them, told wherever in the application the person is: a
+// toast, a mark in the tab's title and, if wished for, the browser's own notification.
 //
 // What is active is known from the pages themselves and kept for all tabs. Only when something is active that this tab
-// does not see by itself does it want the news; one tab of the browser then holds the one stream (a Web Lock says
-// which) and passes on what it hears (BroadcastChannel). When that tab goes, the next that wants the news takes over.
+// does not see by itself does it want the news. One tab of the browser holds the one stream (turn.js) and passes on
+// what it hears (BroadcastChannel): the news come with the stream of its element, or in a stream of their own.
 (() => {
   "use strict";
 
+  const { say, sayMany } = globalThis.exportdesk;
   const viewer = document.body.dataset.viewer;
   if (!viewer || !window.EventSource || !window.BroadcastChannel) return;
 
   const ROOT = document.body.dataset.root;
-  const LOCK = `exportdesk:news:${viewer}`;
+  const NEWS = `exportdesk:news:${viewer}`;
   const ACTIVE = `exportdesk:active:${viewer}`;
   const CURSOR = `exportdesk:cursor:${viewer}`;
+  const SHARED = `exportdesk:shared:${viewer}`;
   const WISH = "exportdesk:notify";
   const AGAIN = 5000;
   const LONGEST = 300000;
@@ -24,7 +26,7 @@
   const LOOKED_AT = 400;
   const HEARD_BY_ALL = 300;
 
-  const channel = new BroadcastChannel(LOCK);
+  const channel = new BroadcastChannel(NEWS);
   const storage = {
     get(key) {
       try {
@@ -83,73 +85,55 @@
     if (isFirst && known.size) moveCursor(Number((content().dataset.stamp ?? "").split(".")[0]));
   }
 
+  const isQuiet = () => isOver || Date.now() < quietUntil;
+
   // Whether this tab wants the news. Without locks every tab would have a stream of its own: then only while looked at.
   function isWanted() {
-    if (isOver || Date.now() < quietUntil) return false;
+    if (isQuiet()) return false;
     if (window.exportdeskLive?.isFollowing()) return true;
     const seen = document.hidden || !content()?.hasAttribute("data-active") ? [] : own();
     const elsewhere = active();
     for (const id of seen) elsewhere.delete(id);
-    return elsewhere.size > 0 && (Boolean(navigator.locks) || !document.hidden);
+    return elsewhere.size > 0 && (turn.isShared || !document.hidden);
   }
 
-  let waiting = null;
-  let letGo = null;
+  const turn = globalThis.exportdeskTurn;
   let source = null;
-  let againTimer = null;
   let quietUntil = 0;
   let isOver = false;
   let failures = 0;
 
   function settle() {
-    if (!isWanted()) {
-      giveUp();
-      return;
-    }
-    if (waiting || letGo || source) return;
-    if (!navigator.locks) {
-      listen();
-      return;
-    }
-    waiting = new AbortController();
-    navigator.locks
-      .request(LOCK, { signal: waiting.signal }, () => {
-        waiting = null;
-        if (!isWanted()) return null;
-        listen();
-        return new Promise((resolve) => {
-          letGo = resolve;
-        });
-      })
-      .catch(() => {});
+    const isWished = isWanted();
+    turn.wish("news", isWished);
+    const isDue = turn.isShared ? turn.isOurs() && (isWished || turn.isAwaited()) : isWished;
+    if (!isDue || isQuiet() || window.exportdeskLive?.isStreaming()) giveUp();
+    else if (!source) listen();
   }
 
   function giveUp() {
-    waiting?.abort();
-    waiting = null;
-    clearTimeout(againTimer);
     source?.close();
     source = null;
-    letGo?.();
-    letGo = null;
   }
+
+  const told = {
+    ended: onEnded,
+    active(ids) {
+      setActive(new Set(ids));
+      settle();
+    },
+    changed: (ids) => pass({ changed: ids }),
+    shared: onShared,
+  };
+  const heard = () => pass({ heard: true });
+  const signedOut = () => pass({ signedOut: true });
 
   function listen() {
     const after = cursor();
     source = new EventSource(`${ROOT}notices/stream${after ? `?after=${after}` : ""}`);
-    const hear = (name, told) => {
-      source.addEventListener(name, (event) => told(JSON.parse(event.data)));
-    };
-    hear("ended", onEnded);
-    hear("active", (ids) => {
-      setActive(new Set(ids));
-      settle();
-    });
-    hear("changed", (ids) => pass({ changed: ids }));
-    source.addEventListener("heartbeat", () => pass({ heard: true }));
-    source.addEventListener("signed-out", () => {
-      pass({ signedOut: true });
-    });
+    for (const [name, tell] of Object.entries(told)) source.addEventListener(name, (event) => tell(JSON.parse(event.data)));
+    source.addEventListener("heartbeat", heard);
+    source.addEventListener("signed-out", signedOut);
     source.addEventListener("end", () => {
       source?.close();
       setActive(new Set());
@@ -166,17 +150,31 @@
       isOver = failures > TRIES;
       const wait = Math.min(AGAIN * 2 ** failures, LONGEST) * (0.8 + Math.random() * 0.4);
       quietUntil = Date.now() + wait;
-      againTimer = setTimeout(settle, wait + 100);
+      settle();
+      setTimeout(settle, wait + 100);
     });
   }
+
+  // The stream of the element brings them under longer names.
+  document.addEventListener("htmx:before:request", ({ detail }) => {
+    const request = detail.ctx?.request;
+    if (detail.ctx?.sourceElement?.id !== "live" || !request?.action.split("?")[0].endsWith("/stream")) return;
+    request.action += `${request.action.includes("?") ? "&" : "?"}news=${cursor()}`;
+  });
+  for (const [name, tell] of Object.entries(told)) {
+    document.addEventListener(`news-${name}`, ({ detail }) => tell(JSON.parse(detail.data)));
+  }
+  document.addEventListener("heartbeat", heard);
+  document.addEventListener("signed-out", signedOut);
+  document.addEventListener("exportdesk:turn", settle);
+  document.addEventListener("exportdesk:streams", settle);
 
   // Nothing is active any more. A tab that does not show so yet asks by itself; the stream is not opened again at once,
   // and its turn is given up when the tabs in line know that.
   function rest() {
     quietUntil = Date.now() + AGAIN;
-    waiting?.abort();
-    waiting = null;
-    setTimeout(giveUp, HEARD_BY_ALL);
+    turn.forget();
+    setTimeout(settle, HEARD_BY_ALL);
     setTimeout(settle, AGAIN + 100);
   }
 
@@ -186,10 +184,22 @@
     const known = active();
     if (!known.delete(end.export)) return;
     setActive(known);
+    if (heardOf.has(end.id)) return;
     window.exportdeskLive?.confirm(end.id);
     pass({ ended: end });
     setTimeout(() => {
       if (!looked.has(end.id)) notify(end);
+    }, LOOKED_AT);
+  }
+
+  // What others share is told until it was opened: here, once.
+  function onShared(share) {
+    const known = (storage.get(SHARED) ?? "").split(" ").filter(Boolean);
+    if (known.includes(share.id)) return;
+    storage.set(SHARED, [...known, share.id].slice(-50).join(" "));
+    pass({ ended: share });
+    setTimeout(() => {
+      if (!looked.has(share.id)) notify(share);
     }, LOOKED_AT);
   }
 
@@ -200,10 +210,13 @@
 
   function take(message) {
     if (message.seen) onSeen(message.seen);
-    if (message.ended) tell(message.ended);
+    if (message.ended && !heardOf.has(message.ended.id)) {
+      heardOf.add(message.ended.id);
+      tell(message.ended);
+    }
     if (message.signedOut) {
       isOver = true;
-      giveUp();
+      settle();
     }
     if (message.isOver) rest();
     document.dispatchEvent(new CustomEvent("exportdesk:news", { detail: message }));
@@ -211,7 +224,9 @@
 
   channel.addEventListener("message", (event) => take(event.data));
 
-  // Telling.
+  // Telling, each end once: a stream that breaks off brings what it brought before, and a tab that has not caught up
+  // yet holds for active what was told.
+  const heardOf = new Set();
   const looked = new Set();
   const unseen = new Map();
   let title = document.title;
@@ -257,14 +272,14 @@
     const close = document.createElement("button");
     close.type = "button";
     close.className = "toast-close";
-    close.setAttribute("aria-label", `Close: ${end.text}`);
+    close.setAttribute("aria-label", say("Close: {text}", { text: end.text }));
     close.textContent = "×";
     close.addEventListener("click", () => item.remove());
     item.append(link, close);
     list.append(item);
     while (list.children.length > SHOWN) list.firstElementChild.remove();
     fade(item);
-    say(end.text);
+    utter(end.export, end.text);
   }
 
   // A toast that is pointed at or holds the focus stays.
@@ -275,12 +290,13 @@
     }, TOAST);
   }
 
-  let sentences = [];
+  // Spoken at most once in so long, of each export the newest.
+  const sentences = new Map();
   let spokenAt = 0;
   let speakTimer = null;
 
-  function say(text) {
-    sentences.push(text);
+  function utter(id, text) {
+    sentences.set(id, text);
     speakTimer ??= setTimeout(speak, Math.max(50, spokenAt + SPOKEN - Date.now()));
   }
 
@@ -288,9 +304,40 @@
     speakTimer = null;
     spokenAt = Date.now();
     const region = document.getElementById("toast-words");
-    if (region) region.textContent = sentences.length > 3 ? `${sentences.length} exports have ended.` : sentences.join(" ");
-    sentences = [];
+    if (region) region.textContent = sentences.size > 3 ? sayMany("{n} export has ended.", "{n} exports have ended.", sentences.size) : [...sentences.values()].join(" ");
+    sentences.clear();
   }
+
+  // What the page itself shows has no toast: the list speaks of ends, the page of one export of every status and of each
+  // quarter of the way.
+  const GOING_ON = ["PENDING", "QUEUED", "PROCESSING"];
+
+  function statesShown() {
+    const states = new Map();
+    for (const shown of document.querySelectorAll("#live-content [data-status]")) {
+      const { export: id, status, title } = shown.dataset;
+      if (!id) continue;
+      if (title) {
+        const percent = Number.parseInt(shown.querySelector("[data-percent]")?.textContent, 10) || 0;
+        states.set(id, { mark: `${status} ${Math.floor(percent / 25)}`, text: percent ? `${title}, ${percent}%` : title });
+      } else {
+        const words = [".row-title", ".cell-status"].map((part) => shown.querySelector(part).textContent.trim());
+        states.set(id, { mark: GOING_ON.includes(status) ? "" : status, text: words.join(", ") });
+      }
+    }
+    return states;
+  }
+
+  let states = statesShown();
+
+  document.addEventListener("exportdesk:applied", () => {
+    const before = states;
+    states = statesShown();
+    if (document.hidden) return;
+    for (const [id, { mark, text }] of states) {
+      if (mark && before.has(id) && before.get(id).mark !== mark) utter(id, text);
+    }
+  });
 
   // The browser's own notification: only when wished for, and only when no tab was looked at.
   const wish = document.getElementById("notify");
@@ -314,7 +361,7 @@
     const isOn = storage.get(WISH) === "1" && Notification.permission === "granted";
     wish.setAttribute("aria-pressed", String(isOn));
     wish.querySelector("small").textContent =
-      Notification.permission === "denied" ? "Your browser does not allow it." : isOn ? "On" : "Off";
+      Notification.permission === "denied" ? say("Your browser does not allow it.") : isOn ? say("On") : say("Off");
   }
 
   wish?.addEventListener("click", async () => {

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from patience import PATIENCE
+
 from webapp import queue
 from webapp.ending import end
 from webapp.resources import Resources
@@ -27,7 +29,7 @@ async def callbacks_working(resources: Resources) -> AsyncGenerator[None]:
             asyncio.create_task(worker.run_until_lost()),
             asyncio.create_task(Dispatcher(resources, guard).run()),
         ]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not await queue.worker_is_alive(resources.redis, queue.QueueName.CALLBACKS):
                 await asyncio.sleep(0.01)
         yield

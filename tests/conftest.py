@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from argon2 import PasswordHasher
 from factories import ASGITransport, stored_export
 from needed import missing
 
-from webapp.actions import people
+from webapp.actions import passwords, people
 from webapp.app import build_app, serving
 from webapp.commands.broker import find_server
 from webapp.commands.failures import Failure
@@ -28,6 +29,25 @@ from webapp.resources import Resources, open_resources
 from webapp.settings import Settings, read_settings
 from webapp.store.schema import migrate
 from webapp.web.security import SESSION_COOKIE
+
+WAITING = ("faults", "browser", "cli", "readme", "worker")
+"""Folders whose tests start processes and browsers, and wait for them: few tests, minutes together. On a CI machine
+that others slow down, one that fails is tried once more; the summary names it then as RERUN, for somebody to mend."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spreads the files that wait among the first of the others, which compute meanwhile, so that none comes last.
+    `exportdesk check` gives them to its processes in this order. Gives those that wait a second try in CI."""
+    files = {path: list(tests) for path, tests in groupby(items, lambda item: item.path)}
+    waiting = [path for path in files if path.parent.name in WAITING]
+    others = [path for path in files if path.parent.name not in WAITING]
+    places = {path: number / len(others) for number, path in enumerate(others)}
+    places |= {path: 0.7 * number / len(waiting) for number, path in enumerate(waiting)}
+    items[:] = [item for path in sorted(places, key=places.__getitem__) for item in files[path]]
+    if os.environ.get("CI") == "true":
+        for item in items:
+            if item.path.parent.name in WAITING:
+                item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.fixture(scope="session")
@@ -60,16 +80,22 @@ def postgres() -> str:
     return str(url)
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def filled_shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small source: 1,000 rows of things, one text column with awkward values."""
-    path = tmp_path / "shop.db"
+    path = tmp_path_factory.mktemp("shop") / "shop.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT, price DECIMAL, made DATE)")
         rows = [(n, f"thing {n} – 東京", n / 4, "2026-01-31") for n in range(1, 1001)]
         connection.executemany("INSERT INTO things VALUES (?, ?, ?, ?)", rows)
     connection.close()
     return path
+
+
+@pytest.fixture
+def shop(tmp_path: Path, filled_shop: Path) -> Path:
+    """A copy of its own for each test: to fill it anew would wait for the disk."""
+    return shutil.copy(filled_shop, tmp_path / filled_shop.name)
 
 
 CONFIG = """
@@ -154,7 +180,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True, scope="session")
 def cheap_passwords() -> None:
     """Hashing that takes no time: how long it takes is argon2's business, not these tests'."""
-    people._hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    passwords._hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 import uvicorn
 from cli.command_line import free_port
 from factories import changed, export_file
+from patience import PATIENCE
 
 from webapp.actions import people
 from webapp.actions.changes import change
@@ -68,12 +69,12 @@ class Desk:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
-            await asyncio.wait_for(self._task, 10)
+            await asyncio.wait_for(self._task, PATIENCE)
             self._server = None
 
     async def until(self, method: str, part: str, count: int = 1) -> None:
         """Until so many such requests have come."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while sum(seen.method == method and part in seen.path for seen in self.seen) < count:
                 await asyncio.sleep(0.02)
 

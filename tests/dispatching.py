@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from owing import all_deliveries
+from patience import PATIENCE
 
 from webapp.domain.callbacks import Delivery
 from webapp.ending import end
@@ -35,7 +36,7 @@ async def dispatching(resources: Resources, *, most: int = 200) -> AsyncIterator
 
 
 async def until(
-    resources: Resources, having: Callable[[Sequence[Delivery]], bool], *, seconds: float = 10
+    resources: Resources, having: Callable[[Sequence[Delivery]], bool], *, seconds: float = PATIENCE
 ) -> Sequence[Delivery]:
     """The deliveries, oldest first, once they are as wanted."""
     ends = time.monotonic() + seconds

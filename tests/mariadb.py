@@ -15,8 +15,7 @@ from pathlib import Path
 import pymysql
 import pytest
 from needed import missing
-
-START_SECONDS = 60
+from patience import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +57,7 @@ def _running(server: str, install: str, folder: Path) -> Iterator[str]:
 
 
 def _await(path: Path, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + START_SECONDS
+    until = time.monotonic() + PATIENCE
     while True:
         with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
             probe.connect(str(path))

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import httpx
 from cli.command_line import COMMAND, environment
+from patience import PATIENCE
 
 from webapp.settings import Settings
-
-STARTING_SECONDS = 60
 
 
 def environ_of(settings: Settings) -> dict[str, str]:
     """What makes a process read these settings."""
     return environment(
         settings.data_dir,
+        DATABASE_URL=settings.database_url,
         REDIS_URL=settings.redis_url or "",
         CONFIG=str(settings.config or ""),
         BASE_URL=settings.base_url,
@@ -53,7 +53,7 @@ class WebProcess:
         """Until it answers."""
         with self.log.open("ab") as output:
             self._process = subprocess.Popen((*COMMAND, "web"), env=self._environ, stdout=output, stderr=output)
-        async with asyncio.timeout(STARTING_SECONDS), httpx.AsyncClient() as client:
+        async with asyncio.timeout(PATIENCE), httpx.AsyncClient() as client:
             while True:
                 assert self._process.poll() is None, self.log.read_text()
                 with contextlib.suppress(httpx.HTTPError):

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from needed import missing
+from patience import PATIENCE
 
 NGINX = Path("/usr/sbin/nginx")
 CONFIG = """
@@ -65,7 +66,7 @@ class Proxy:
         return ssl.create_default_context(cafile=str(self.certificate))
 
     async def until_listening(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", self.tls)
@@ -83,7 +84,7 @@ def nginx(folder: Path, desk: int, *, lines: str = "", location: str = "/", path
     if not NGINX.exists():
         missing("nginx")
     proxy = Proxy(free_port(), free_port(), folder / "certificate.pem")
-    _make_certificate(folder)
+    make_certificate(folder)
     conf = folder / "nginx.conf"
     conf.write_text(
         CONFIG.format(
@@ -99,10 +100,10 @@ def nginx(folder: Path, desk: int, *, lines: str = "", location: str = "/", path
         process.wait()
 
 
-def _make_certificate(folder: Path) -> None:
-    """For 127.0.0.1, signed by itself."""
+def make_certificate(folder: Path, host: str = "127.0.0.1") -> None:
+    """For an IPv4 address, signed by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -112,7 +113,7 @@ def _make_certificate(folder: Path) -> None:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address(host))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from multidict import CIMultiDict
+from patience import PATIENCE
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Receiver:
         finally:
             writer.close()
 
-    async def until(self, count: int, *, seconds: float = 10) -> list[Received]:
+    async def until(self, count: int, *, seconds: float = PATIENCE) -> list[Received]:
         """Waits for so many requests."""
         async with asyncio.timeout(seconds):
             while len(self.requests) < count:

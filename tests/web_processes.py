@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.command_line import COMMAND, environment
+from patience import PATIENCE
 
 from webapp.settings import Settings
 
@@ -26,7 +27,7 @@ class WebProcess:
             )
 
     async def until_listening(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 assert self.process.poll() is None, self.log.read_text()
                 try:

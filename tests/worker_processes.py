@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from patience import PATIENCE
 
 from webapp.actions import exports
 from webapp.domain.access import Viewer
@@ -21,6 +22,15 @@ from webapp.settings import Settings
 from webapp.store import exports as rows
 
 WorkerStarter = Callable[[str], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """With a dataset `slow` that may take as long as a busy machine needs for its rows."""
+    assert settings.config is not None
+    text = settings.config.read_text(encoding="utf-8")
+    settings.config.write_text(text.replace('execution_limit = "20s"', 'execution_limit = "10m"'), encoding="utf-8")
+    return settings
 
 
 @contextlib.contextmanager
@@ -41,11 +51,13 @@ def workers_of(settings: Settings) -> Iterator[WorkerStarter]:
         running.append(process)
         return process
 
-    yield start
-    for process in running:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
+    try:
+        yield start
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
 
 
 @pytest.fixture
@@ -60,7 +72,9 @@ async def order_slow(resources: Resources, viewer: Viewer, rows_wanted: int) -> 
     return export
 
 
-async def until(resources: Resources, export: Export, *, seconds: float, having: Callable[[Export], bool]) -> Export:
+async def until(
+    resources: Resources, export: Export, *, seconds: float = PATIENCE, having: Callable[[Export], bool]
+) -> Export:
     ends = time.monotonic() + seconds
     while True:
         found = await rows.get(resources.store, export.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -11,28 +12,35 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 
+from webapp import open_streams
 from webapp.actions.changes import Contended
 from webapp.actions.deliveries import CannotRedeliver
 from webapp.actions.exports import AlreadyActive, KeyReused
+from webapp.actions.workers import this_process
 from webapp.api.polls import KeptPolls
-from webapp.api.problems import problem
-from webapp.domain.access import NotFound, QuotaExceeded
+from webapp.domain.access import LastAdmin, NotFound, QuotaExceeded, TooManyTries
 from webapp.domain.errors import AttemptFailed, Invalid
 from webapp.domain.exports import IllegalTransition
+from webapp.language import gettext
 from webapp.live.hub import Hub
 from webapp.pages.errors import error_page
+from webapp.queue import QUEUE_ERRORS
 from webapp.resources import Resources, open_resources
 from webapp.routes import routes
 from webapp.sealing import Unsealable
 from webapp.settings import Settings
 from webapp.store.database import DATABASE_ERRORS
-from webapp.web.context import AdminNeeded, SignInNeeded
+from webapp.web.context import AdminNeeded, ScopeNeeded, SignInNeeded
 from webapp.web.edge import Edge
 from webapp.web.failures import RESTARTING, Refused, failure_of
+from webapp.web.languages import Languages
+from webapp.web.problems import problem
 from webapp.web.security import (
+    REFUSED_AS,
     BodyLimit,
     Failures,
     Identity,
@@ -46,6 +54,11 @@ log = logging.getLogger(__name__)
 
 GARBAGE_THRESHOLDS = (50_000, 50, 100)
 """New objects before the youngest are looked at, and how many of those looks come before one at the older ones."""
+COMPRESSED_FROM = 1000
+"""Bytes: what is shorter goes in one packet anyway."""
+COMPRESSION = 6
+SENT_AS_THEY_ARE = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/*", "text/csv")
+"""Exports, whose ranges and sums are those of the file, and short answers for programs, which are polled for."""
 PARTS = ("/live", "/stream")
 """How the addresses of page parts end: whoever asks for one must never be led to a page, not even without htmx."""
 
@@ -59,10 +72,13 @@ EXPECTED: tuple[type[Exception], ...] = (
     IllegalTransition,
     Invalid,
     KeyReused,
+    LastAdmin,
     NotFound,
     QuotaExceeded,
     Refused,
+    ScopeNeeded,
     SignInNeeded,
+    TooManyTries,
     Unsealable,
     *DATABASE_ERRORS,
 )
@@ -87,6 +103,13 @@ def build_app(lifespan: object = None, *, prefix: str = "") -> Starlette:
         middleware=[
             Middleware(KeptPolls, prefix=prefix),
             Middleware(Edge, prefix=prefix),
+            Middleware(
+                GZipMiddleware,
+                minimum_size=COMPRESSED_FROM,
+                compresslevel=COMPRESSION,
+                exclude_content_types=SENT_AS_THEY_ARE,
+            ),
+            Middleware(Languages),
             Middleware(SecurityHeaders),
             Middleware(RequestLog),
             Middleware(Failures, refuse=answer_failure),
@@ -112,17 +135,35 @@ async def serving(app: Starlette, resources: Resources) -> AsyncGenerator[None]:
     async with Hub(resources.redis, resources.statuses).running() as hub:
         app.state.resources = resources
         app.state.hub = hub
-        yield
+        telling = asyncio.create_task(_tell_streams(resources, hub))
+        try:
+            yield
+        finally:
+            telling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await telling
 
 
-def answer_failure(request: Request, error: Exception) -> Response:
+async def _tell_streams(resources: Resources, hub: Hub) -> None:
+    """For the monitor page, which any web process may show."""
+    while True:
+        with contextlib.suppress(*QUEUE_ERRORS):
+            await open_streams.tell(resources.redis, this_process(), hub.connections)
+        await asyncio.sleep(open_streams.TOLD_EVERY)
+
+
+def answer_failure(request: HTTPConnection, error: Exception) -> Response:
     """A problem document for API clients, a page (or a bare fragment) for browsers."""
     failure, path = failure_of(error), request.scope["path"]
     if failure.status >= 500 and failure is not RESTARTING:
         trace = None if isinstance(error, Refused) else error
-        log.error("%s %s: %s", request.method, shown_path(path), failure.code, exc_info=trace)
+        method = request.scope.get("method", "WebSocket")
+        log.error("%s %s: %s", method, shown_path(path), failure.code, exc_info=trace)
+    if not isinstance(request, Request):
+        request.scope[REFUSED_AS] = failure.code
+        return problem(failure)
     if path.startswith(("/api/", "/healthz", "/readyz")) or is_receiving(request.scope):
         return problem(failure)
     if path.endswith(PARTS):
-        return PlainTextResponse(failure.detail, failure.status, dict(failure.headers))
+        return PlainTextResponse(gettext(failure.detail), failure.status, dict(failure.headers))
     return error_page(request, failure)

@@ -11,9 +11,10 @@ import msgspec
 CHANNEL = "exportdesk:hints"
 CALLBACKS = "callbacks"
 INSPECTORS = "inspectors"
-SUBJECTS = frozenset({CALLBACKS, INSPECTORS})
-"""Stand in a hint's `owner` for what belongs to no person; its `export_id` is then an endpoint's id or an inspector's
-token. Only a reader of just that owner hears such a hint."""
+MONITOR = "monitor"
+SUBJECTS = frozenset({CALLBACKS, INSPECTORS, MONITOR})
+"""Stand in a hint's `owner` for what belongs to no person; its `export_id` is then an endpoint's id, an inspector's
+token, or empty. Only a reader of just that owner hears such a hint."""
 
 
 class Hint(msgspec.Struct, frozen=True, array_like=True):

@@ -24,13 +24,13 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Literal, Self, TypeVar
+from typing import IO, Any, BinaryIO, Generic, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -98,10 +98,109 @@ class Export(msgspec.Struct, frozen=True):
     warnings: tuple[Warned, ...] = ()
     phase: str | None = None
     retry_at: datetime | None = None
+    queue_paused: bool | None = None
+    expected_start_at: datetime | None = None
+    name: str = ""
+    note: str = ""
+    queued_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    expired_at: datetime | None = None
+    cancelled_at: datetime | None = None
 
     @property
     def is_active(self) -> bool:
         return self.status in ACTIVE
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that were chosen, in the order of the file; empty when it has all of the dataset's."""
+        return tuple(self.options.get("columns", ()))
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One try at executing an export. While it runs, `ended_at` and `outcome` are None."""
+
+    number: int
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str | None
+    error: ExportError | None
+    rows: int | None
+    worker: str
+
+
+class SavedOrder(msgspec.Struct, frozen=True):
+    """An order that is kept under a name; no other one of its owner has it. A date among its `params` may be words
+    that move with the day. `export_id` is what was last ordered by it."""
+
+    id: str
+    name: str
+    dataset: str
+    params: dict[str, Any]
+    format: str
+    options: dict[str, Any]
+    zone: str
+    created_at: datetime
+    updated_at: datetime
+    ordered_at: datetime | None
+    export_id: str | None
+    owner: str
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """When a saved order is ordered by itself: by a cron line in a time zone. `next` are its next dates, none while it
+    is paused or has stopped."""
+
+    cron: str
+    zone: str
+    next: tuple[datetime, ...]
+    paused_at: datetime | None
+    stopped_at: datetime | None
+    stopped_reason: str | None
+    failures: int
+    last_due_at: datetime | None
+    last_export_id: str | None
+    last_outcome: str | None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to an export; `data` is the export as it was then. An `id` may come twice."""
+
+    id: str
+    seq: int
+    type: str
+    export_id: str
+    version: int
+    timestamp: datetime
+    data: Export
+
+
+class Column(msgspec.Struct, frozen=True):
+    """Of a preview; `kind` is `text`, `integer`, `date` and so on."""
+
+    name: str
+    kind: str
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """Something to know before ordering."""
+
+    code: str
+    message: str
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """The first rows of an order, and what the whole file will probably come to; None where nobody can tell."""
+
+    columns: tuple[Column, ...]
+    rows: list[list[Any]]
+    truncated: bool
+    rows_estimate: int | None
+    rows_estimate_is_exact: bool
+    expected_bytes: int | None
+    expected_seconds: float | None
+    notices: tuple[Notice, ...]
 
 
 class Dataset(msgspec.Struct, frozen=True):
@@ -115,8 +214,9 @@ class Dataset(msgspec.Struct, frozen=True):
     limits: dict[str, Any]
 
 
-class _Datasets(msgspec.Struct, frozen=True):
-    items: list[Dataset]
+class _Page(msgspec.Struct, Generic[T], frozen=True):
+    items: list[T]
+    next_cursor: str | None = None
 
 
 class Wrong(msgspec.Struct, frozen=True):
@@ -130,6 +230,9 @@ class _Document(msgspec.Struct, frozen=True):
     code: str
     detail: str
     errors: tuple[Wrong, ...] = ()
+    status_of_export: Status | None = None
+    export_id: str | None = None
+    scope: str | None = None
 
 
 class Problem(Exception):
@@ -144,6 +247,12 @@ class Problem(Exception):
         self.detail = detail
         self.errors = errors
         self.retry_after = retry_after
+        self.status_of_export: Status | None = None
+        """Which forbids it (409)."""
+        self.export_id: str | None = None
+        """The export that is in its way (409)."""
+        self.scope: str | None = None
+        """What the token lacks (403)."""
 
     @property
     def may_pass(self) -> bool:
@@ -196,7 +305,7 @@ class Client:
         self._led = urllib.request.build_opener(_LeadElsewhere)
 
     def datasets(self) -> list[Dataset]:
-        return self._decoded(self._ask("GET", "/datasets"), _Datasets).items
+        return list(self._pages("/datasets", {}, _Page[Dataset]))
 
     def dataset(self, name: str) -> Dataset:
         return self._decoded(self._ask("GET", f"/datasets/{quote(name, safe='')}"), Dataset)
@@ -208,14 +317,20 @@ class Client:
         format: str = "csv",
         params: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
+        name: str | None = None,
+        note: str | None = None,
         idempotency_key: str | None = None,
     ) -> Answer:
-        """With a key the call can be repeated: it never makes two exports."""
-        body = {"dataset": dataset, "format": format, "params": params or {}, "options": options or {}}
-        headers = {"Content-Type": "application/json"}
-        if idempotency_key is not None:
-            headers["Idempotency-Key"] = idempotency_key
-        return self._answer(self._ask("POST", "/exports", headers=headers, body=msgspec.json.encode(body)))
+        """`columns` are the file's, in its order; without, it has all. With a key the call can be repeated: it never
+        makes two exports."""
+        body = {"dataset": dataset, "format": format, "params": params or {}, "options": _options(options, columns)}
+        body |= _given(name=name, note=note)
+        return self._answer(self._send("POST", "/exports", body, headers=_key(idempotency_key)))
+
+    def annotate(self, export_id: str, *, name: str | None = None, note: str | None = None) -> Answer:
+        """Another name or note; None leaves it as it is."""
+        return self._answer(self._send("PATCH", _path(export_id), _given(name=name, note=note)))
 
     def get(self, export_id: str, *, wait: float = 0, known: Answer | None = None) -> Answer:
         """The export now; with `wait`, at its next change or after so many seconds (the desk waits at most 30).
@@ -229,6 +344,98 @@ class Client:
 
     def cancel(self, export_id: str) -> Answer:
         return self._answer(self._ask("POST", f"{_path(export_id)}/cancellation", body=b""))
+
+    def retry(self, export_id: str) -> Answer:
+        """Tries again what failed or took too long."""
+        return self._answer(self._ask("POST", f"{_path(export_id)}/retry", body=b""))
+
+    def delete(self, export_id: str) -> None:
+        """The export and its file; one that is active has to be cancelled first."""
+        self._ask("DELETE", _path(export_id))
+
+    def preview(
+        self,
+        dataset: str,
+        *,
+        format: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Preview:
+        body = {"format": format, "params": params or {}, "options": _options(options, columns)}
+        return self._decoded(self._send("POST", f"/datasets/{quote(dataset, safe='')}/preview", body), Preview)
+
+    def attempts(self, export_id: str) -> list[Attempt]:
+        """Oldest first."""
+        return list(self._pages(f"{_path(export_id)}/attempts", {}, _Page[Attempt]))
+
+    def exports(
+        self, *, status: Iterable[Status] = (), dataset: str | None = None, since: datetime | None = None
+    ) -> Iterator[Export]:
+        """One's own, newest first; further pages are asked for as they are needed."""
+        asked = {"status": ",".join(status), "dataset": dataset, "since": since.isoformat() if since else None}
+        return self._pages("/exports", asked, _Page[Export])
+
+    def events(self, export_id: str | None = None, *, after: str | None = None) -> Iterator[Event]:
+        """Those that are there, oldest first: of one export, or of all one's own after the event with this id."""
+        path = f"{_path(export_id)}/events" if export_id else "/events"
+        return self._pages(path, {"after": after}, _Page[Event])
+
+    def saved_orders(self) -> list[SavedOrder]:
+        """All of one's own, by name."""
+        return list(self._pages("/saved-orders", {}, _Page[SavedOrder]))
+
+    def save_order(
+        self,
+        name: str,
+        dataset: str,
+        *,
+        format: str = "csv",
+        params: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
+        zone: str | None = None,
+    ) -> SavedOrder:
+        """A date may be words, such as `start of last month`; in `zone`, as in `Europe/Berlin`, days begin and end."""
+        body = {"name": name, "dataset": dataset, "format": format, "params": params or {}}
+        body |= {"options": _options(options, columns), **_given(zone=zone)}
+        return self._decoded(self._send("POST", "/saved-orders", body), SavedOrder)
+
+    def order_saved(self, saved_order_id: str, *, idempotency_key: str | None = None) -> Answer:
+        """As of today; otherwise as `order`. The export has the name of the saved order."""
+        path = f"{_saved(saved_order_id)}/exports"
+        return self._answer(self._ask("POST", path, headers=_key(idempotency_key), body=b""))
+
+    def delete_saved_order(self, saved_order_id: str) -> None:
+        """What was ordered by it stays."""
+        self._ask("DELETE", _saved(saved_order_id))
+
+    def schedule(self, saved_order_id: str) -> Schedule:
+        """Raises Problem (404) where a saved order has none."""
+        return self._decoded(self._ask("GET", f"{_saved(saved_order_id)}/schedule"), Schedule)
+
+    def set_schedule(self, saved_order_id: str, cron: str, *, zone: str = "UTC") -> Schedule:
+        """In the place of the one it had. `30 8 * * 1` is Mondays at half past eight."""
+        body = {"cron": cron, "zone": zone}
+        return self._decoded(self._send("PUT", f"{_saved(saved_order_id)}/schedule", body), Schedule)
+
+    def pause_schedule(self, saved_order_id: str) -> Schedule:
+        return self._decoded(self._ask("POST", f"{_saved(saved_order_id)}/schedule/pause", body=b""), Schedule)
+
+    def resume_schedule(self, saved_order_id: str) -> Schedule:
+        return self._decoded(self._ask("POST", f"{_saved(saved_order_id)}/schedule/resumption", body=b""), Schedule)
+
+    def delete_schedule(self, saved_order_id: str) -> None:
+        self._ask("DELETE", f"{_saved(saved_order_id)}/schedule")
+
+    def _pages(self, path: str, asked: Mapping[str, str | None], kind: type[_Page[T]]) -> Iterator[T]:
+        query = {name: value for name, value in asked.items() if value}
+        while True:
+            page = self._decoded(self._ask("GET", f"{path}?{urlencode(query)}" if query else path), kind)
+            yield from page.items
+            if page.next_cursor is None:
+                return
+            query = {**query, "cursor": page.next_cursor}
 
     def open_file(self, export_id: str, *, start: int = 0, etag: str | None = None) -> FileStream:
         """The file from this byte on, or from its first one when it no longer is the file with this ETag."""
@@ -245,6 +452,12 @@ class Client:
     def _answer(self, reply: _Reply) -> Answer:
         export = self._decoded(reply, Export)
         return Answer(export, reply.headers.get("ETag", ""), reply.retry_after, reply.status == HTTPStatus.ACCEPTED)
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
+    ) -> _Reply:
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        return self._ask(method, path, headers=sent, body=msgspec.json.encode(body))
 
     def _ask(
         self,
@@ -303,7 +516,10 @@ class Client:
         retry_after = _seconds(error.headers.get("Retry-After"))
         try:
             document = msgspec.json.decode(body, type=_Document)
-            return Problem(error.code, document.code, document.detail, document.errors, retry_after)
+            problem = Problem(error.code, document.code, document.detail, document.errors, retry_after)
+            problem.status_of_export = document.status_of_export
+            problem.export_id, problem.scope = document.export_id, document.scope
+            return problem
         except msgspec.MsgspecError:
             phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else "unknown status"
             if error.code == HTTPStatus.NOT_FOUND and asked == self.url:
@@ -487,8 +703,25 @@ class Download:
             raise Damaged("The SHA-256 of what came is not the one that the desk promised.")
 
 
+def _options(given: Mapping[str, Any] | None, columns: Sequence[str] | None) -> dict[str, Any]:
+    return {**(given or {}), **({} if columns is None else {"columns": list(columns)})}
+
+
 def _path(export_id: str) -> str:
     return f"/exports/{quote(export_id, safe='')}"
+
+
+def _saved(saved_order_id: str) -> str:
+    return f"/saved-orders/{quote(saved_order_id, safe='')}"
+
+
+def _given(**members: str | None) -> dict[str, Any]:
+    """Without those that are None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _key(idempotency_key: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
 
 
 def _digest(header: str | None) -> str | None:

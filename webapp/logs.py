@@ -17,7 +17,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TextIO
 
-QUIET = ("arq", "asyncio", "aiosqlite", "databases", "alembic")
+HANDSHAKES = "uvicorn.handshakes"
+QUIET = ("arq", "asyncio", "aiosqlite", "databases", "alembic", HANDSHAKES)
 SECRETS = (
     ("exd_", re.compile(r"exd_[\w-]{8,}"), "exd_…"),
     ("whsec_", re.compile(r"whsec_[\w+/=-]{8,}"), "whsec_…"),

@@ -6,7 +6,7 @@ what Redis forgot.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -29,6 +29,10 @@ RESULT_KEPT = 60.0
 RESULT_POLLED_EVERY = 0.03
 SOCKET_TIMEOUT = 5.0
 WAKE_CHANNEL = "exportdesk:wake:{queue}"
+AT_ONCE = datetime.fromtimestamp(1, UTC)
+"""Due by whichever clock a worker goes by. As arq has it, a job is due when its worker's clock is at what the clock of
+whoever queued it was. It takes none at 0."""
+KEPT_FOR = timedelta(days=1)
 
 
 class NoAnswer(Exception):
@@ -76,7 +80,8 @@ async def enqueue_export(
         export.id,
         _job_id=job_id(export, salt),
         _queue_name=QueueName.EXPORTS,
-        _defer_until=not_before,
+        _defer_until=not_before or AT_ONCE,
+        _expires=KEPT_FOR,
     )
     if not_before is None:
         await wake(redis, QueueName.EXPORTS)
@@ -87,7 +92,7 @@ async def ask(redis: ArqRedis, name: str, *arguments: Any, queue: QueueName, tim
 
     A job that nobody has begun by then is dropped.
     """
-    job = await redis.enqueue_job(name, *arguments, _queue_name=queue, _expires=timeout)
+    job = await redis.enqueue_job(name, *arguments, _queue_name=queue, _defer_until=AT_ONCE, _expires=timeout)
     if job is None:
         raise NoAnswer
     await wake(redis, queue)

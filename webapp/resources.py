@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from webapp import queue, storage
@@ -13,11 +14,15 @@ from webapp.datasets.catalog import demo_catalog, load_catalog
 from webapp.datasets.choices import ChoiceLists
 from webapp.datasets.declaration import Catalog
 from webapp.datasets.holder import CatalogHolder
+from webapp.domain.tries import Tries
 from webapp.sealing import Sealer
 from webapp.settings import Settings, source_environment
 from webapp.status_cache import StatusCache
 from webapp.store.database import Store
 from webapp.store.schema import require_current_schema
+
+if TYPE_CHECKING:
+    from webapp.openid import Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Resources:
     sealer: Sealer
     choices: ChoiceLists = field(default_factory=ChoiceLists)
     statuses: StatusCache = field(default_factory=StatusCache)
+    tries: Tries = field(default_factory=Tries)
+    openid: Provider | None = None
 
     @property
     def catalog(self) -> Catalog:
@@ -49,15 +56,29 @@ def broker_url(settings: Settings) -> str:
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """The datasets of CONFIG, or the demo. Raises BadCatalog."""
-    if settings.config is None:
+    """The datasets of CONFIG, or of the file that forms made in the data folder, or the demo. Raises BadCatalog."""
+    if is_demo(settings):
         return demo_catalog(settings.data_dir)
-    return load_catalog(settings.config, source_environment())
+    return load_catalog(settings.catalog_file, source_environment())
+
+
+def is_demo(settings: Settings) -> bool:
+    """Whether no file says what can be exported."""
+    return settings.config is None and not settings.catalog_file.exists()
 
 
 def open_holder(settings: Settings) -> CatalogHolder:
     """Raises BadCatalog."""
-    return CatalogHolder(lambda: open_catalog(settings), settings.config)
+    return CatalogHolder(lambda: open_catalog(settings), settings.catalog_file)
+
+
+def open_provider(settings: Settings) -> Provider | None:
+    """The provider of sign-ins, if there is one. It is not asked before somebody comes."""
+    if (given := settings.openid) is None:
+        return None
+    from webapp.openid import Provider
+
+    return Provider(given, f"{settings.base_url}/sign-in/openid/callback")
 
 
 @asynccontextmanager
@@ -73,7 +94,9 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
     try:
         holder = open_holder(settings)
         watching.append(asyncio.create_task(holder.watch()))
-        yield Resources(settings, store, redis, files, holder, Sealer(*settings.secret_keys))
+        yield Resources(
+            settings, store, redis, files, holder, Sealer(*settings.secret_keys), openid=open_provider(settings)
+        )
     finally:
         for task in watching:
             task.cancel()

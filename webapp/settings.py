@@ -14,9 +14,13 @@ from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from webapp.domain.addresses import AllowedTargets
+from webapp.domain.alerts import RULES, Alert, Rule, Unit
+from webapp.domain.emails import is_address
+from webapp.domain.sentences import TAGS
+from webapp.domain.sink_targets import BadSinkTarget, SinkTarget, parse_sink
 
 PREFIX = "EXPORTDESK_"
 SOCKET_PATH_BYTES = 100
@@ -46,6 +50,41 @@ class BadSettings(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class OpenIDSettings:
+    """`title` is what the button says. `groups_claim` empty: groups and roles are the desk's own business."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False, default="")
+    scopes: str = "openid profile email"
+    title: str = ""
+    name_claim: str = "preferred_username"
+    groups_claim: str = ""
+    admin_groups: tuple[str, ...] = ()
+
+
+class StartTLS(StrEnum):
+    """Whether a connection that begins in plain text goes on encrypted: it must, it does where it can, it does not."""
+
+    REQUIRED = "required"
+    OFFERED = "offered"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpSettings:
+    """The server that takes our mails. `is_tls`: encrypted from its first byte."""
+
+    host: str
+    port: int
+    sender: str
+    is_tls: bool = False
+    start_tls: StartTLS = StartTLS.OFFERED
+    user: str = ""
+    password: str = field(repr=False, default="")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that differs between one set-up and another."""
 
@@ -65,6 +104,9 @@ class Settings:
     event_retention: timedelta
     execution_limit: timedelta
     log_format: str
+    language: str
+    """What people are told things in whose browser asks for none that there is."""
+
     worker_slots: int
     max_running_per_user: int
     max_active_per_user: int
@@ -73,18 +115,43 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     """Networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
+    proxy_user_header: str = ""
+    """In which a trusted proxy says who has signed in there; empty: in none."""
+
+    openid: OpenIDSettings | None = None
     downloads: Downloads = Downloads.LINK
     s3_credentials: Mapping[str, str] = field(default_factory=dict[str, str])
     """Those that files were named for; all others are read from the environment by the client of the bucket."""
 
     s3_allow_http: bool = False
+    event_sink: SinkTarget | None = None
+    """Where the change log goes."""
+    alerts: Mapping[Alert, float] = field(default_factory=lambda: {alert: rule.usual for alert, rule in RULES.items()})
+    """Thresholds, in the unit of the rule; an alert that is switched off has none."""
+
+    smtp: SmtpSettings | None = None
+    has_base_url: bool = True
+    """Whether BASE_URL was given: what is mailed leads there, so it is not guessed."""
+
+    worker_metrics_port: int = 0
+    """Where workers answer `/metrics`, the first of a host; 0 for nowhere."""
 
     def __repr__(self) -> str:
         return f"Settings(data_dir={str(self.data_dir)!r}, host={self.host!r}, port={self.port})"
 
     @property
+    def mail(self) -> SmtpSettings | None:
+        """None while nothing is mailed: without a server, or an address of the desk that a mail can lead to."""
+        return self.smtp if self.has_base_url else None
+
+    @property
     def log_dir(self) -> Path:
         return self.data_dir / "logs"
+
+    @property
+    def catalog_file(self) -> Path:
+        """Where sources and datasets stand: CONFIG, or else the file that admins' forms make in the data folder."""
+        return self.config or self.data_dir / "exportdesk.toml"
 
     @property
     def broker_socket(self) -> Path:
@@ -191,14 +258,22 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         event_retention=reader.duration("EVENT_RETENTION", "30d"),
         execution_limit=reader.duration("EXECUTION_LIMIT", "30m"),
         log_format=reader.choice("LOG_FORMAT", "text", ["text", "json"]),
+        language=reader.choice("LANGUAGE", TAGS[0], list(TAGS)),
         worker_slots=reader.integer("WORKER_SLOTS", 3, low=1, high=64),
         max_running_per_user=reader.integer("MAX_RUNNING_PER_USER", 2, low=1, high=64),
         max_active_per_user=reader.integer("MAX_ACTIVE_PER_USER", 20, low=1, high=10_000),
         stream_heartbeat=reader.duration("STREAM_HEARTBEAT", "15s"),
         callback_allow_private=_allowed_targets(reader),
         trusted_proxies=_networks(reader, "TRUSTED_PROXIES"),
+        proxy_user_header=_proxy_user_header(reader),
+        openid=_openid(reader),
         downloads=Downloads(reader.choice("DOWNLOADS", "link", [d.value for d in Downloads])),
         s3_credentials=_s3_credentials(reader),
+        event_sink=_event_sink(reader),
+        smtp=_smtp(reader),
+        has_base_url=bool(reader.text("BASE_URL")),
+        worker_metrics_port=reader.integer("WORKER_METRICS_PORT", 0, low=0, high=65535),
+        alerts=_alerts(reader),
         s3_allow_http=reader.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true"},
     )
     if config and not Path(config).is_file():
@@ -253,6 +328,19 @@ def _s3_credentials(reader: _Reader) -> Mapping[str, str]:
     return {name: value for name, key in keys.items() if not reader.environ.get(key) and (value := reader.file(key))}
 
 
+def _alerts(reader: _Reader) -> Mapping[Alert, float]:
+    given = {alert: (f"ALERT_{alert.upper()}", rule) for alert, rule in RULES.items()}
+    return {alert: _threshold(reader, *one) for alert, one in given.items() if reader.text(one[0]).lower() != "off"}
+
+
+def _threshold(reader: _Reader, name: str, rule: Rule) -> float:
+    """A duration for times; a whole number for counts and for shares in percent."""
+    if rule.unit is Unit.SECONDS:
+        return reader.duration(name, f"{rule.usual:.0f}s").total_seconds()
+    low, high = (1, 99) if rule.unit is Unit.PERCENT else (0 if not rule.is_floor else 1, 1_000_000)
+    return reader.integer(name, int(rule.usual), low=low, high=high)
+
+
 def _networks(reader: _Reader, name: str) -> tuple[str, ...]:
     """Addresses and CIDRs, separated by commas."""
     given = reader.parts(name)
@@ -264,6 +352,33 @@ def _networks(reader: _Reader, name: str) -> tuple[str, ...]:
     return given
 
 
+def _proxy_user_header(reader: _Reader) -> str:
+    header = reader.text("PROXY_USER_HEADER")
+    if header and not re.fullmatch(r"[A-Za-z0-9-]{1,100}", header):
+        reader.problems.append(f"{PREFIX}PROXY_USER_HEADER: write the name of a header, such as X-Forwarded-User")
+    if header and not reader.text("TRUSTED_PROXIES"):
+        reader.problems.append(f"{PREFIX}PROXY_USER_HEADER: needs TRUSTED_PROXIES, which says whom to believe")
+    return header
+
+
+def _openid(reader: _Reader) -> OpenIDSettings | None:
+    """None without an issuer."""
+    if not reader.text("OIDC_ISSUER"):
+        return None
+    if not reader.text("OIDC_CLIENT_ID"):
+        reader.problems.append(f"{PREFIX}OIDC_CLIENT_ID: the provider of OIDC_ISSUER knows the desk by it")
+    return OpenIDSettings(
+        issuer=reader.url("OIDC_ISSUER", "", ("https", "http")),
+        client_id=reader.text("OIDC_CLIENT_ID"),
+        client_secret=reader.text("OIDC_CLIENT_SECRET"),
+        scopes=reader.text("OIDC_SCOPES", "openid profile email"),
+        title=reader.text("OIDC_TITLE"),
+        name_claim=reader.text("OIDC_NAME_CLAIM", "preferred_username"),
+        groups_claim=reader.text("OIDC_GROUPS_CLAIM"),
+        admin_groups=reader.parts("OIDC_ADMIN_GROUPS"),
+    )
+
+
 def _allowed_targets(reader: _Reader) -> tuple[str, ...]:
     """CIDRs and `host:port` pairs, separated by commas."""
     given = reader.parts("CALLBACK_ALLOW_PRIVATE")
@@ -273,6 +388,51 @@ def _allowed_targets(reader: _Reader) -> tuple[str, ...]:
         except ValueError as error:
             reader.problems.append(f"{PREFIX}CALLBACK_ALLOW_PRIVATE: {error}")
     return given
+
+
+SMTP_EXAMPLE = "write it as smtp://user:password@host:587 or smtps://user:password@host:465"
+
+
+def _smtp(reader: _Reader) -> SmtpSettings | None:
+    """None without a server. Never quotes the URL: it may hold a password."""
+    text, sender = reader.text("SMTP_URL"), reader.text("SMTP_FROM")
+    if not text:
+        if sender:
+            reader.problems.append(f"{PREFIX}SMTP_FROM: needs SMTP_URL, which says where mails go")
+        return None
+    if not is_address(sender):
+        reader.problems.append(f"{PREFIX}SMTP_FROM: write the address that mails come from, such as desk@example.org")
+    try:
+        url = urlsplit(text)
+        is_tls, host, port = url.scheme == "smtps", url.hostname, url.port
+        is_right = url.scheme in {"smtp", "smtps"} and host and url.path in {"", "/"} and not url.fragment and port != 0
+        options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
+    except ValueError:
+        is_right, is_tls, host, port, url, options = False, False, None, None, urlsplit(""), dict[str, str]()
+    if not is_right or not host:
+        reader.problems.append(f"{PREFIX}SMTP_URL: {SMTP_EXAMPLE}")
+        return None
+    user, password = unquote(url.username or ""), unquote(url.password or "")
+    usual = StartTLS.REQUIRED if password else StartTLS.OFFERED
+    start_tls = options.pop("starttls", "never" if is_tls else usual.value)
+    if options or start_tls not in list(StartTLS) or (is_tls and start_tls != "never"):
+        choices = ", ".join(StartTLS)
+        reader.problems.append(f"{PREFIX}SMTP_URL: after ? only starttls, one of {choices}; smtps:// has no use for it")
+        return None
+    return SmtpSettings(host, port or (465 if is_tls else 587), sender, is_tls, StartTLS(start_tls), user, password)
+
+
+def _event_sink(reader: _Reader) -> SinkTarget | None:
+    """Never quotes the value: it may hold a password."""
+    url = reader.text("EVENT_SINK_URL")
+    try:
+        target = parse_sink(url) if url else None
+    except BadSinkTarget as error:
+        reader.problems += [f"{PREFIX}EVENT_SINK_URL: {problem}" for problem in error.problems]
+        return None
+    if target and target.ca and not Path(target.ca).is_file():
+        reader.problems.append(f"{PREFIX}EVENT_SINK_URL: there is no file {target.ca}")
+    return target
 
 
 def _secret_keys(reader: _Reader, data_dir: Path) -> tuple[str, ...]:

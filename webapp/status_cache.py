@@ -67,6 +67,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     retry_after: int | None
     body: bytes
     is_waiting: bool = False
+    dataset: str = ""
 
 
 _encode = msgspec.msgpack.encode

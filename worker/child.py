@@ -1,7 +1,8 @@
 """The child process of one attempt: source → writer → file. Run as `python -m worker.child` by the supervisor.
 
-It starts before there is work (a warm spare), reads one assignment from its standard input and ends with it. When its
-standard input closes, the supervisor is gone and it ends at once.
+It starts before there is work (a warm spare), loads what the scheme and the format in its arguments need, reads one
+assignment from its standard input and ends with it. When its standard input closes, the supervisor is gone and it
+ends at once.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from webapp.datasets import sources
 from webapp.datasets.reading import Cancelled, RowReader
-from webapp.datasets.sources import open_rows
 from webapp.domain import limits
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.exports import Phase
@@ -80,12 +81,14 @@ class Attempt:
     def _write_file(self) -> Finished:
         order = self.assignment
         self._tell(Phase.COUNTING)
-        with open_rows(order.url, order.sql, order.params) as reader:
+        with sources.open_rows(order.url, order.sql, order.params) as reader:
             self._reader = reader
             if self.cancelled.is_set():
                 raise Cancelled
-            self._begin_counting(reader)
             options = parse_options(order.options, order.format, defaults=API_DEFAULTS)
+            if options.columns:
+                reader.choose(options.columns)
+            self._begin_counting(reader)
             self._sink = sink = Sink(Path(order.path), compression=options.compression, max_bytes=order.max_bytes)
             self._writer = writer = writer_for(order.format)
             writer.open(reader.columns, options, sink, self._metadata())
@@ -180,6 +183,15 @@ def listen(attempt: Attempt) -> None:
     os._exit(1)
 
 
+def get_ready(kind: Sequence[str]) -> None:
+    """For a source of this scheme and this format; the assignment may be of another kind."""
+    if len(kind) == 2:
+        scheme, format = kind
+        with contextlib.suppress(ImportError, AttemptFailed):
+            sources.load(scheme)
+            writer_for(format)
+
+
 def private_pipe() -> int:
     """The pipe to the supervisor, moved off standard output so that nothing printed can get into it."""
     pipe = os.dup(1)
@@ -192,6 +204,7 @@ def main() -> None:
     die_with_parent()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     pipe = private_pipe()
+    get_ready(sys.argv[1:])
     line = sys.stdin.buffer.readline()
     if not line:
         return

@@ -32,9 +32,11 @@ class Child:
         self._logging = asyncio.create_task(self._log_errors())
 
     @classmethod
-    async def start(cls) -> Child:
+    async def start(cls, *kind: str) -> Child:
+        """One that loads what a source of this scheme and this format need before it has an assignment."""
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
+            *kind,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -91,28 +93,41 @@ class Children:
 
     def __init__(self) -> None:
         self._spare: asyncio.Task[Child] | None = None
+        self._at_work: set[Child] = set()
 
-    def warm(self) -> None:
+    @property
+    def pids(self) -> list[int]:
+        """Of those that live."""
+        spare = self._spare
+        waiting = [spare.result()] if spare is not None and spare.done() and not spare.exception() else []
+        return [child.process.pid for child in (*self._at_work, *waiting) if child.is_alive]
+
+    def warm(self, *kind: str) -> None:
         """In a context of its own: it does not belong to the attempt that took the one before."""
         if self._spare is None:
-            self._spare = asyncio.create_task(Child.start(), context=Context())
+            self._spare = asyncio.create_task(Child.start(*kind), context=Context())
 
     @contextlib.asynccontextmanager
-    async def child(self) -> AsyncGenerator[Child]:
-        """A child for one attempt; it has ended when the block is left, however it is left."""
-        child = await self._take()
+    async def child(self, *kind: str) -> AsyncGenerator[Child]:
+        """A child for one attempt; it has ended when the block is left, however it is left.
+
+        `kind`, the scheme of its source and its format, is what the next one gets ready for.
+        """
+        child = await self._take(kind)
+        self._at_work.add(child)
         try:
             yield child
         finally:
+            self._at_work.discard(child)
             await asyncio.shield(child.end(grace=LAST_WORD_SECONDS))
 
-    async def _take(self) -> Child:
+    async def _take(self, kind: tuple[str, ...]) -> Child:
         spare, self._spare = self._spare, None
         child = await spare if spare is not None else await Child.start()
         if not child.is_alive:
             await child.end()
             child = await Child.start()
-        self.warm()
+        self.warm(*kind)
         return child
 
     async def close(self) -> None:

@@ -148,8 +148,16 @@ def _retry_after(status: int, headers: Mapping[str, str]) -> float | None:
         return None
     if given.isascii() and given.isdigit():
         return float(min(int(given[:10]), int(LONGEST_RETRY_AFTER)))
+    until = _moment(given)
+    if until is None:
+        return None
+    now = _moment(headers.get("Date", "")) or time.time()
+    return min(max(until - now, 0.0), LONGEST_RETRY_AFTER)
+
+
+def _moment(date: str) -> float | None:
+    """Of an HTTP date. Both of an answer are by the clock of who gave it, which need not be ours."""
     try:
-        until = parsedate_to_datetime(given).timestamp()
+        return parsedate_to_datetime(date).timestamp()
     except (ValueError, OverflowError):
         return None
-    return min(max(until - time.time(), 0.0), LONGEST_RETRY_AFTER)

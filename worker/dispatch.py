@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from webapp import bus, queue
 from webapp.actions import sending
@@ -16,7 +16,9 @@ from webapp.queue import QueueName
 from webapp.resources import Resources
 from webapp.store.database import DATABASE_ERRORS
 from worker.deliver import send
+from worker.duty import Intake
 from worker.guard import Guard
+from worker.mailer import Mailer
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +29,9 @@ LOOK_EVERY = 1.0
 OTHERS_CLAIM = 0.02
 """Seconds to wait when what is owed is just being claimed by another worker."""
 
-GROUP_SECONDS = 0.004
-"""How long the first request that has ended waits for others, to be recorded in one transaction."""
+GROUP_SECONDS = 0.001
+"""How long the first request that has ended waits for others, to be recorded in one transaction. Those that end while
+a transaction runs are a group anyway; to wait longer leaves the far ends idle."""
 
 TELL_EVERY = 0.05
 TRY_AGAIN = 0.5
@@ -38,20 +41,27 @@ STOP_SECONDS = 5.0
 class Dispatcher:
     """Claims, sends and records. At most `most` requests are in flight; each endpoint has its own limits besides."""
 
-    def __init__(self, resources: Resources, guard: Guard, *, most: int = MOST_IN_FLIGHT) -> None:
+    def __init__(
+        self, resources: Resources, guard: Guard, intake: Intake | None = None, *, most: int = MOST_IN_FLIGHT
+    ) -> None:
         self.resources = resources
         self.guard = guard
+        self.intake = intake or Intake()
         self.most = most
         self.token = new_id("dsp")
+        self._mailer = Mailer(resources.settings.mail)
         self._woken = asyncio.Event()
         self._claiming: asyncio.Task[list[Work]] | None = None
         self._sending: dict[str, tuple[Work, asyncio.Task[None]]] = {}
         self._ended: list[Ended] = []
         self._has_ended = asyncio.Event()
         self._known: sending.Known = {}
-        self._is_full = False
         self._untold: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._sending)
 
     async def run(self) -> None:
         """Until it is cancelled; then what is in flight is given some seconds to end."""
@@ -82,31 +92,47 @@ class Dispatcher:
             return LOOK_EVERY
 
     async def _look(self) -> float:
-        free = self.most - len(self._sending)
-        if free <= 0:
+        if self._free <= 0 or not self._may_claim:
             return LOOK_EVERY
         wait = await sending.seconds_until_owed(self.resources)
         if wait is None or wait > 0:
             return min(wait or LOOK_EVERY, LOOK_EVERY)
-        work = await self._claim(free)
-        for one in work:
-            self._sending[one.attempt.id] = one, asyncio.create_task(self._send(one))
-        return 0.0 if work else OTHERS_CLAIM
+        if not self._may_claim:
+            return LOOK_EVERY
+        return 0.0 if await self._claim(self._free) else OTHERS_CLAIM
 
-    async def _claim(self, limit: int) -> list[Work]:
-        """When we are cancelled meanwhile, `_stop` finds out what was claimed."""
-        self._claiming = asyncio.create_task(sending.claim(self.resources, self.token, limit=limit, known=self._known))
+    @property
+    def _free(self) -> int:
+        return self.most - len(self._sending)
+
+    @property
+    def _may_claim(self) -> bool:
+        return self.intake.is_open and self._claiming is None
+
+    async def _claim(self, limit: int, ended: Sequence[Ended] = ()) -> bool:
+        """Begins to send what was claimed, if anything was. What has ended is recorded in the same transaction.
+
+        When we are cancelled meanwhile, `_stop` finds out what was claimed.
+        """
+        claim = sending.claim(self.resources, self.token, limit=limit, known=self._known, ended=ended)
+        self._claiming = asyncio.create_task(claim)
         try:
             work = await asyncio.shield(self._claiming)
         except Exception:
             self._claiming = None
             raise
         self._claiming = None
-        return work
+        for one in work:
+            self._sending[one.attempt.id] = one, asyncio.create_task(self._send(one))
+        return bool(work)
 
     async def _send(self, work: Work) -> None:
         try:
-            answer = await send(work.outgoing, time_limit=work.endpoint.settings.time_limit, guard=self.guard)
+            limit = work.endpoint.settings.time_limit
+            if work.endpoint.settings.reader:
+                answer = await self._mailer.send(work.outgoing, time_limit=limit)
+            else:
+                answer = await send(work.outgoing, time_limit=limit, guard=self.guard)
         except Exception:
             log.exception("delivery %s could not be sent", work.delivery.id)
             answer = Answer(ErrorClass.INTERRUPTED)
@@ -118,12 +144,26 @@ class Dispatcher:
             await self._has_ended.wait()
             await asyncio.sleep(GROUP_SECONDS)
             try:
-                await self._record(len(self._ended))
+                await self._record_and_claim()
             except DATABASE_ERRORS as error:
                 log.warning("results cannot be recorded (%s: %s); trying again", type(error).__name__, error)
                 await asyncio.sleep(TRY_AGAIN)
             except Exception:
                 await self._record_one_by_one()
+
+    async def _record_and_claim(self) -> None:
+        """One transaction for the places that are free again: while one commits, little else is in flight. What keeps
+        us from claiming must not keep back what has ended: that is recorded alone then."""
+        batch = self._ended[:]
+        if self._may_claim:
+            try:
+                await self._claim(self._free + len(batch), batch)
+            except Exception as error:
+                log.warning("nothing can be claimed with what is recorded (%s: %s)", type(error).__name__, error)
+            else:
+                self._forget(batch)
+                return
+        await self._record(len(batch))
 
     async def _record(self, count: int) -> None:
         """The first ones. What could not be recorded stays, and stays leased; recording it twice changes nothing."""
@@ -186,12 +226,13 @@ class Dispatcher:
             await asyncio.sleep(LOOK_EVERY)
 
     async def _stop(self, beside: list[asyncio.Task[None]]) -> None:
+        await end(*beside)
         if self._claiming is not None:
             await self._unless_it_fails(self._put_back(self._claiming))
         tasks = [task for _, task in self._sending.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        await end(*tasks, *beside)
+        await end(*tasks)
         await self._unless_it_fails(self._record(len(self._ended)))
         broken_off = [work for work, task in self._sending.values() if task.cancelled()]
         await self._unless_it_fails(sending.give_up(self.resources, broken_off))

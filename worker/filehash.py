@@ -1,4 +1,4 @@
-"""The SHA-256 of a file while it grows, beside whatever makes it grow."""
+"""The SHA-256 of a file while it grows, beside whatever makes it grow, and its way to the disk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from worker.formats.lane import Lane
 STEP = 4 * 1024 * 1024
 """Bytes between two turns of the thread: each turn needs the GIL twice, so there should be few."""
 BLOCK = 1024 * 1024
+UNSTORED = 32 * 1024 * 1024
+"""Bytes that may gather before the thread has them written to the disk; so little is left to wait for at the end."""
 
 
 class FollowingHash:
-    """Reads the file back from the page cache in a thread: both reading and hashing let go of the GIL.
+    """Reads the file back from the page cache in a thread: reading, hashing and storing let go of the GIL.
 
     Raises OSError, also when the file is shorter than was told.
     """
@@ -22,7 +24,7 @@ class FollowingHash:
     def __init__(self, path: Path) -> None:
         self._hash = hashlib.sha256()
         self._file = os.open(path, os.O_RDONLY)
-        self._told = self._read = 0
+        self._told = self._read = self._stored = 0
         self._block = memoryview(bytearray(BLOCK))
         self._lane = Lane[int](self._follow)
 
@@ -56,3 +58,6 @@ class FollowingHash:
                 raise OSError(f"the file ends at {self._read} bytes, but {size} were written")
             self._hash.update(self._block[:count])
             self._read += count
+        if self._read - self._stored >= UNSTORED:
+            os.fsync(self._file)
+            self._stored = self._read

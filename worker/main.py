@@ -19,21 +19,26 @@ from webapp import bus, queue
 from webapp.actions import trials
 from webapp.domain import limits
 from webapp.domain.callbacks import TIME_LIMITS
+from webapp.domain.workers import Load, Queue
 from webapp.ending import end, go_on
 from webapp.queue import QueueName
 from webapp.resources import Resources, broker_url, open_resources
 from webapp.settings import Settings
 from webapp.storage import StorageUnusable
 from worker import jobs
+from worker.change_log import ChangeLog
 from worker.children import Children
 from worker.dispatch import Dispatcher
+from worker.duty import Duty, Intake, memory_of
 from worker.guard import Guard
+from worker.metrics import exposed
 from worker.slots import Slots, serve_small
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-HEALTH_SECONDS = 2.0
+HEALTH_SECONDS, ALIVE_SECONDS = 2.0, 10
+"""Between two signs of life, and how long one holds: the second that arq adds is over too soon on a busy machine."""
 RESTART_SECONDS = (0.5, 5.0)
 HANDING_BACK_SECONDS = 5.0
 AT_LEAST = timedelta(days=1)
@@ -44,7 +49,7 @@ FOR_EVER = 1_000_000
 class WakefulWorker(Worker):
     """Looks into its queue when it is told to, and once a second besides: quick, and quiet when idle."""
 
-    def __init__(self, *, on_wake: Callable[[], None] = lambda: None, **options: Any) -> None:
+    def __init__(self, intake: Intake, *, on_wake: Callable[[], None] = lambda: None, **options: Any) -> None:
         super().__init__(
             handle_signals=False,
             poll_delay=POLL_SECONDS,
@@ -57,11 +62,17 @@ class WakefulWorker(Worker):
             **options,
         )
         self._polling = asyncio.Lock()
+        self._intake = intake
         self._on_wake = on_wake
 
     async def _poll_iteration(self) -> None:
         async with self._polling:
+            self.allow_pick_jobs = self._intake.is_open
             await super()._poll_iteration()
+
+    async def record_health(self) -> None:
+        await super().record_health()
+        await self.pool.expire(self.health_check_key, ALIVE_SECONDS)
 
     async def listen(self) -> None:
         """Ends with an error when Redis goes; the poll does too, and both are started again together."""
@@ -98,6 +109,10 @@ class Tools:
     guard: Guard
     slots: Slots = field(default_factory=lambda: Slots(1))
 
+    @property
+    def intake(self) -> Intake:
+        return self.slots.intake
+
 
 def export_worker(resources: Resources, tools: Tools, redis: Any) -> WakefulWorker:
     """The supervisor keeps the execution limits; arq's own is beyond them, also when the file is edited meanwhile."""
@@ -106,6 +121,7 @@ def export_worker(resources: Resources, tools: Tools, redis: Any) -> WakefulWork
     longest = max([settings.execution_limit, AT_LEAST, *filter(None, declared)])
     timeout = longest.total_seconds() + 4 * limits.EXECUTION_GRACE
     return WakefulWorker(
+        tools.intake,
         functions=[func(jobs.run_export, name=queue.RUN_EXPORT, timeout=timeout, keep_result=0)],
         queue_name=QueueName.EXPORTS,
         redis_pool=redis,
@@ -120,6 +136,7 @@ def callback_worker(resources: Resources, tools: Tools, redis: Any) -> WakefulWo
     seconds = set(range(0, 60, limits.SWEEP_EVERY))
     trial_limit = TIME_LIMITS[1] + trials.ANSWERED_WITHIN
     return WakefulWorker(
+        tools.intake,
         functions=[
             func(jobs.try_out, name=queue.TRY_OUT, timeout=trial_limit, keep_result=queue.RESULT_KEPT, max_tries=1)
         ],
@@ -135,7 +152,7 @@ WORKERS = {"exports": export_worker, "callbacks": callback_worker}
 
 
 async def run_workers(settings: Settings, names: Sequence[str]) -> None:
-    """Runs the named worker classes until SIGTERM or SIGINT, then hands running exports back."""
+    """Runs the named worker classes until SIGTERM or SIGINT, or until they are drained; then hands back what runs."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -144,18 +161,30 @@ async def run_workers(settings: Settings, names: Sequence[str]) -> None:
         open_resources(settings) as resources,
         _children(warm="exports" in names) as children,
         Guard.of(resources) as guard,
+        exposed(resources),
     ):
         await _check_storage(resources)
         tools = Tools(children, guard, Slots(settings.worker_slots))
         tasks = [asyncio.create_task(_keep_running(name, resources, tools)) for name in names]
+        dispatcher = Dispatcher(resources, guard, tools.intake)
+
+        def in_hand() -> Load:
+            return Load(tools.slots.taken, dispatcher.in_flight, memory_of(children.pids))
+
         if "exports" in names:
             tasks.append(asyncio.create_task(serve_small(resources, children, tools.slots)))
         if "callbacks" in names:
             _collect_less_garbage()
-            tasks.append(asyncio.create_task(Dispatcher(resources, guard).run()))
+            tasks.append(asyncio.create_task(dispatcher.run()))
+            if settings.event_sink is not None:
+                tasks.append(asyncio.create_task(ChangeLog(resources, settings.event_sink).run()))
         stop = asyncio.create_task(_until(stopping))
-        done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
+        duty = Duty(resources, [*map(Queue, names)], tools.intake, in_hand)
+        beating = asyncio.create_task(duty.run())
+        done, _ = await asyncio.wait([*tasks, stop, beating], return_when=asyncio.FIRST_COMPLETED)
         await end(*tasks, stop, again=2 * HANDING_BACK_SECONDS)
+        await end(beating)
+        await duty.sign_off()
         for task in done:
             task.result()
 

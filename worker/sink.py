@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from webapp.domain.errors import AttemptFailed, ErrorCode, storage_failure
+from webapp.domain.errors import NO_COMPRESSION, AttemptFailed, ErrorCode, storage_failure
 from webapp.domain.sizes import told_size
 from worker.filehash import FollowingHash
 from worker.formats.lane import Lane
@@ -158,7 +158,7 @@ def _compressor(compression: str) -> Compressor | None:
         return _gzip()
     if compression == "zstd":
         return _zstd()
-    raise AttemptFailed(ErrorCode.FORMAT_LIMIT, detail=f"compression {compression} is not available")
+    raise AttemptFailed(ErrorCode.FORMAT_LIMIT, detail=NO_COMPRESSION.format(name=compression))
 
 
 def _gzip() -> Compressor:

@@ -13,6 +13,7 @@ from webapp.domain.exports import Export, Lane
 from webapp.ending import go_on
 from webapp.resources import Resources
 from worker.children import Children
+from worker.duty import Intake
 from worker.supervise import run_attempt
 
 log = logging.getLogger(__name__)
@@ -22,12 +23,14 @@ LOOKED_EVERY = 1.0
 
 
 class Slots:
-    """`count` in all. With two or more of them one is kept."""
+    """`count` in all. With two or more of them one is kept. Those of a worker that is drained are not filled again."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, intake: Intake | None = None) -> None:
+        self.intake = intake or Intake()
         self.common = max(1, count - 1)
         self.keeps_one = count > 1
         self._taken = 0
+        self._is_kept_one_taken = False
         self._looked_for = asyncio.Event()
 
     @contextlib.contextmanager
@@ -40,6 +43,18 @@ class Slots:
             yield
         finally:
             self._taken -= 1
+
+    @contextlib.contextmanager
+    def kept_one_taken(self) -> Generator[None]:
+        self._is_kept_one_taken = True
+        try:
+            yield
+        finally:
+            self._is_kept_one_taken = False
+
+    @property
+    def taken(self) -> int:
+        return self._taken + self._is_kept_one_taken
 
     @property
     def are_taken(self) -> bool:
@@ -90,7 +105,10 @@ async def serve_small(resources: Resources, children: Children, slots: Slots) ->
 
 async def _serve(resources: Resources, children: Children, slots: Slots) -> bool:
     """Whether there may be more to do."""
+    if not slots.intake.is_open:
+        return False
     if slots.keeps_one and (export := await attempts.claim(resources, lane=Lane.SMALL)):
-        await execute(resources, children, export)
+        with slots.kept_one_taken():
+            await execute(resources, children, export)
         return True
     return await turns.size_up_next(resources)

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from webapp import logs
 from webapp.actions import attempts
@@ -23,6 +24,7 @@ from webapp.domain.exports import Export, ExportFile, FormatWarning, Phase
 from webapp.domain.formats import API_DEFAULTS, content_type, file_extension, file_name, parse_options
 from webapp.domain.sizes import told_size
 from webapp.resources import Resources
+from webapp.store.database import DATABASE_ERRORS
 from webapp.store.exports import Progress
 from worker.children import Child, Children
 from worker.messages import Assignment, Failed, Finished, Message, Progressed
@@ -31,6 +33,11 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER = 0.2
 """Seconds that putting a file into its place takes before pages are told of it."""
+ASKED_FOR = 60.0
+"""Seconds, at least, for which a database that is away is asked again, or told how an attempt ended; and until its
+limit."""
+
+Answer = TypeVar("Answer")
 
 
 class Superseded(Exception):
@@ -81,7 +88,10 @@ async def _run(resources: Resources, children: Children, export: Export) -> None
         time.monotonic() + limit.total_seconds(),
     )
     try:
-        await _supervise(resources, children, attempt)
+        if await _until_answered(attempt, lambda: attempts.is_withheld(resources, export)):
+            await _fail(resources, attempt, export_error(ErrorCode.NOT_GRANTED))
+        else:
+            await _supervise(resources, children, attempt)
     except Superseded:
         log.info("%s: attempt %d was cancelled or given up", export.id, export.attempt)
     except asyncio.CancelledError:
@@ -111,14 +121,31 @@ async def _supervise(resources: Resources, children: Children, attempt: Attempt)
         case Finished():
             await _keep(resources, attempt, outcome)
         case Failed():
-            await attempts.fail(resources, attempt.export, _error(attempt, outcome))
+            await _fail(resources, attempt, _error(attempt, outcome))
         case _:
-            await attempts.fail(resources, attempt.export, export_error(ErrorCode.WORKER_LOST))
+            await _fail(resources, attempt, export_error(ErrorCode.WORKER_LOST))
+
+
+async def _fail(resources: Resources, attempt: Attempt, error: ExportError) -> None:
+    await _until_answered(attempt, lambda: attempts.fail(resources, attempt.export, error))
 
 
 async def _time_out(resources: Resources, attempt: Attempt) -> None:
     error = export_error(ErrorCode.TIMEOUT, limit=in_words(attempt.limit))
-    await attempts.time_out(resources, attempt.export, error)
+    await _until_answered(attempt, lambda: attempts.time_out(resources, attempt.export, error))
+
+
+async def _until_answered(attempt: Attempt, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Again and again while the database is away: what was made is not lost because it restarts just now."""
+    until = max(attempt.ends_at, time.monotonic() + ASKED_FOR)
+    while True:
+        try:
+            return await ask()
+        except DATABASE_ERRORS as error:
+            if time.monotonic() >= until:
+                raise
+            log.warning("%s: the database does not answer yet (%s)", attempt.export.id, type(error).__name__)
+            await asyncio.sleep(limits.HEARTBEAT_EVERY)
 
 
 @contextlib.asynccontextmanager
@@ -126,7 +153,7 @@ async def _child(children: Children, attempt: Attempt) -> AsyncGenerator[Child]:
     """A child that had to be killed could not end its query itself."""
     child: Child | None = None
     try:
-        async with children.child() as child:
+        async with children.child(sources.scheme_of(attempt.url), attempt.export.format) as child:
             yield child
     finally:
         if child is not None and child.process.returncode != 0:
@@ -167,7 +194,13 @@ def _advance(before: Progress, message: Progressed) -> Progress:
 
 
 async def _beat(resources: Resources, attempt: Attempt) -> None:
-    if not await attempts.report_progress(resources, attempt.export, attempt.progress):
+    """The work goes on while the database is away. Whether the attempt was given up meanwhile, it tells afterwards."""
+    try:
+        is_ours = await attempts.report_progress(resources, attempt.export, attempt.progress)
+    except DATABASE_ERRORS as error:
+        log.warning("%s: no sign of life could be given (%s)", attempt.export.id, type(error).__name__)
+        return
+    if not is_ours:
         raise Superseded
     await attempts.hint_progress(resources, attempt.export)
 
@@ -179,13 +212,13 @@ async def _keep(resources: Resources, attempt: Attempt, finished: Finished) -> N
     try:
         await _store(resources, attempt, file)
     except AttemptFailed as failure:
-        await attempts.fail(resources, export, export_error(failure.code, **failure.details))
+        await _fail(resources, attempt, export_error(failure.code, **failure.details))
         return
     except OverTime:
         await _time_out(resources, attempt)
         return
     warnings = tuple(FormatWarning(*warning) for warning in finished.warnings)
-    if await attempts.finish(resources, export, file, warnings) is None:
+    if await _until_answered(attempt, lambda: attempts.finish(resources, export, file, warnings)) is None:
         await resources.storage.delete(file.key)
 
 

@@ -323,7 +323,9 @@ async def test_a_schedule_is_one_of_ours_or_a_list(
 
 @pytest.mark.parametrize("given", ["own", [], [0], [604801], [5] * 21, [5, None], [True], 5, None, {"5": 5}])
 async def test_a_schedule_is_refused(resources: Resources, given: Any):
-    assert list(await mistakes(resources, {"schedule": given})) == ["schedule"]
+    assert await mistakes(resources, {"schedule": given}) == {
+        "schedule": "Choose standard, quick, or give a list of 1 to 20 waits, each from 1 second to 7 days."
+    }
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,17 @@ async def test_only_the_same_dataset_and_format_count_and_for_the_size_the_same_
     assert (await estimate(resources, things, MILLION, format="csv", compression="gzip")).bytes == 5_000_000
 
 
+async def test_only_runs_of_the_same_columns_count(
+    resources: Resources, things: Dataset, make_export: ExportMaker
+) -> None:
+    await ran(resources, make_export, rows=10, size=1000, seconds=10)
+    await ran(resources, make_export, rows=10, size=50, seconds=1, options={"columns": ["id", "name"]})
+    rows = Rows(10, is_exact=True)
+    for columns, size, seconds in (((), 1000, 10), (("name", "id"), 50, 1), (("id",), None, None)):
+        expected = await estimate(resources, things, rows, format="csv", columns=columns)
+        assert (expected.bytes, expected.seconds) == (size, seconds)
+
+
 async def test_empty_and_old_runs_do_not_count(
     resources: Resources, things: Dataset, make_export: ExportMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ MESSAGE = Message("evt_1", "export.succeeded", NOW, {"id": "exp_1", "name": 'Ün
 
 def composed(*given: str, message: Message = MESSAGE, **choices: object) -> messages.Outgoing:
     settings = EndpointSettings("https://receiver.example/hook", **choices)  # type: ignore[arg-type]
-    return messages.outgoing(settings, given or [new_secret()], message, at=NOW)
+    return messages.outgoing(settings, given or [new_secret()], message, at=datetime.now(UTC))
 
 
 def test_the_interoperability_vector_of_standard_webhooks() -> None:
@@ -88,7 +88,7 @@ def test_custom_headers_come_first_and_replace_none_of_ours() -> None:
 def test_values_of_custom_headers_are_left_out_of_the_log() -> None:
     custom = (("Authorization", "Bearer hidden"),)
     settings = EndpointSettings("https://receiver.example/hook", headers=custom)
-    sent = messages.outgoing(settings, [new_secret()], MESSAGE, at=NOW)
+    sent = messages.outgoing(settings, [new_secret()], MESSAGE, at=datetime.now(UTC))
     shown = messages.shown_headers(settings, sent)
     assert shown[0] == ("Authorization", "(kept sealed)")
     assert shown[1:] == sent.headers[1:]
@@ -104,6 +104,14 @@ def test_encrypted_data_opens_with_the_shared_key_and_the_signature_is_over_the_
     assert json.loads(opened.plaintext or b"") == dict(MESSAGE.data)
     assert b"exp_1" not in sent.body
     assert composed(secret, encryption_key=base64.urlsafe_b64encode(key).decode()).body != sent.body
+
+
+@pytest.mark.parametrize(("event_type", "state"), [("alert.firing", "firing"), ("alert.resolved", "resolved")])
+async def test_a_sample_of_an_alert_is_in_its_state(resources: Resources, event_type: str, state: str) -> None:
+    message = await messages.sample(resources, event_type)
+    assert (message.type, message.data["state"]) == (event_type, state)
+    assert (message.data["resolved_at"] is None) == (state == "firing")
+    assert (message.data["value"] > message.data["threshold"]) == (state == "firing")
 
 
 @pytest.mark.parametrize("event_type", EVENT_TYPES)

@@ -15,9 +15,10 @@ from fresh_stores import Clock
 from sqlalchemy import select, update
 
 from webapp import bus
-from webapp.actions import people
-from webapp.domain.access import NotFound, Role, Viewer
+from webapp.actions import accounts, groups, passwords, people, users
+from webapp.domain.access import LastAdmin, NotFound, Role, Scope, TooManyTries, Viewer
 from webapp.domain.errors import Invalid
+from webapp.domain.tries import LIMITS
 from webapp.resources import Resources
 from webapp.store import tables
 from webapp.store.people import User, hash_token
@@ -135,7 +136,6 @@ async def test_signing_in_gives_a_session(each_resources: Resources, ann: User):
         ("ann", PASSWORD.upper()),
         ("ann", "x" * 100_000),
         ("ann", "nul\u0000byte"),
-        ("Ann", PASSWORD),
         ("bob", PASSWORD),
         ("", ""),
         ("x" * 100_000, PASSWORD),
@@ -161,14 +161,14 @@ async def test_the_answer_takes_one_hash_whether_or_not_there_is_such_a_user(
     disabled = await people.add_user(each_resources, "gone", Role.USER, actor="tests", password=PASSWORD)
     await disable(each_resources, disabled)
     checked = 0
-    verify: Callable[[str, str], bool] = people._verify
+    verify: Callable[[str, str], bool] = passwords._verify
 
     def counted(password_hash: str, password: str) -> bool:
         nonlocal checked
         checked += 1
         return verify(password_hash, password)
 
-    monkeypatch.setattr(people, "_verify", counted)
+    monkeypatch.setattr(passwords, "_verify", counted)
     for name in ("ann", "nobody", "nopassword", "gone"):
         assert await people.sign_in(each_resources, name, "wrong horse battery") is None
     assert checked == 4
@@ -176,7 +176,7 @@ async def test_the_answer_takes_one_hash_whether_or_not_there_is_such_a_user(
 
 def test_the_hash_that_stands_in_for_nobody_costs_as_much_as_a_real_one(monkeypatch: pytest.MonkeyPatch):
     """In a copy of the module: the tests' own has a cheaper hasher."""
-    spec = spec_from_file_location("people_as_they_are", people.__file__)
+    spec = spec_from_file_location("passwords_as_they_are", passwords.__file__)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -331,7 +331,7 @@ async def test_every_change_is_in_the_audit_log_in_order(each_resources: Resourc
         ("tests", "user.added", "ann", {}),
         ("root", "user.role", "ann", {"role": "admin"}),
         ("root", "user.password", "ann", {}),
-        ("ann", "token.created", token_id, {}),
+        ("ann", "token.created", token_id, {"user": "ann", "name": "script", "scopes": sorted(Scope)}),
         ("root", "token.revoked", token_id, {}),
     ]
 
@@ -354,3 +354,77 @@ async def test_nothing_that_opens_a_door_is_kept_in_the_clear(each_resources: Re
         assert secret not in kept
     assert "$argon2id$" in kept
     assert hash_token(token) in kept
+
+
+async def test_two_admins_who_demote_each_other_leave_one(each_resources: Resources) -> None:
+    for name in ("ann", "bob"):
+        await people.add_user(each_resources, name, Role.ADMIN, actor="tests")
+    demoted = await asyncio.gather(
+        *(people.set_role(each_resources, name, Role.USER, actor="tests") for name in ("ann", "bob")),
+        return_exceptions=True,
+    )
+    assert sorted(type(each) for each in demoted if each) == [LastAdmin]
+
+
+async def test_what_can_be_no_name_or_id_is_not_found(each_resources: Resources, ann: User):
+    viewer = Viewer(ann.id, ann.name, ann.role)
+    with pytest.raises(NotFound):
+        await people.user_named(each_resources, "a\0b")
+    with pytest.raises(NotFound):
+        await people.revoke_token(each_resources, "tok_\0", actor="ann")
+    with pytest.raises(NotFound):
+        await accounts.end_session(each_resources, viewer, "ses_\0")
+    with pytest.raises(NotFound):
+        await groups.withdraw(each_resources, "grt_\0", actor="ann")
+
+
+async def test_groups_that_are_joined_at_once_are_all_joined(each_resources: Resources, ann: User):
+    made = [await groups.create(each_resources, f"Group {n}", actor="tests") for n in range(6)]
+    for group in made[:3]:
+        await groups.add_member(each_resources, group, ann, actor="tests")
+    await asyncio.gather(
+        *(groups.remove_member(each_resources, group, ann, actor="tests") for group in made[:3]),
+        *(groups.add_member(each_resources, group, ann, actor="tests") for group in made[3:]),
+    )
+    found = await users.look(each_resources, ann.id)
+    assert {group.id for group in found.groups} == {group.id for group in made[3:]}
+
+
+async def test_however_long_a_password_is_weighing_it_is_quick(monkeypatch: pytest.MonkeyPatch):
+    weighed: list[str] = []
+
+    def score(password: str, *_: object, **__: object) -> dict[str, int]:
+        weighed.append(password)
+        return {"score": 4}
+
+    monkeypatch.setattr("zxcvbn.zxcvbn", score)
+    await passwords.hashed("4@8({[<369&#!1|0$5+7%2xz" * 8, name="ann")
+    assert [len(password) for password in weighed] == [24], "zxcvbn takes seconds for 72 of these"
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["ann", "ANN", "aNn"])
+async def test_a_name_is_one_whatever_its_case(each_resources: Resources, ann: User, name: str) -> None:
+    assert (await people.user_named(each_resources, name)).id == ann.id
+    assert await people.sign_in(each_resources, name, PASSWORD) is not None
+    found = await people.viewer_by_proxy(each_resources, name)
+    assert (found and found.id) == ann.id
+    with pytest.raises(Invalid, match="There is a user named"):
+        await people.add_user(each_resources, name, Role.USER, actor="tests")
+
+
+@pytest.mark.parametrize("name", ["openid", "Proxy", "SYSTEM", "exportdesk"])
+async def test_nobody_is_called_what_the_audit_log_calls_the_desk(resources: Resources, name: str) -> None:
+    with pytest.raises(Invalid, match="Choose another name"):
+        await people.add_user(resources, name, Role.USER, actor="tests")
+    assert await people.viewer_by_proxy(resources, name) is None
+
+
+async def test_tries_count_for_a_name_whatever_its_case(resources: Resources) -> None:
+    browser = people.Browser("192.0.2.1")
+    for number in range(LIMITS["both"]):
+        assert await people.sign_in(resources, "ANN" if number % 2 else "ann", "not it at all", browser) is None
+    with pytest.raises(TooManyTries):
+        await people.sign_in(resources, "Ann", PASSWORD, browser)

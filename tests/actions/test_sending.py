@@ -19,7 +19,7 @@ from webapp.actions.sending import Ended, Work, claim, record
 from webapp.domain.callbacks import Answer, DeliveryState, EndpointState, ErrorClass
 from webapp.resources import Resources, open_resources
 from webapp.sealing import Sealer
-from webapp.store import endpoints
+from webapp.store import endpoints, leases
 from webapp.store.leases import Room
 
 URL = "https://receiver.example/hook"
@@ -55,6 +55,28 @@ async def test_what_is_owed_is_claimed_once_with_its_event_and_its_attempt(
     assert ("webhook-id", stored.event_id) in attempt.request_headers
     assert ("Authorization", "(kept sealed)") in attempt.request_headers
     assert ("Authorization", "Bearer hidden") in work.outgoing.headers
+
+
+async def test_what_has_ended_is_recorded_in_the_transaction_of_the_next_claim(
+    each_resources: Resources, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the place that it had at its endpoint is free again, and neither is done when one cannot be."""
+    endpoint = await register(each_resources, URL, max_in_flight=1)
+    await owe(each_resources, endpoint, 2)
+    known: sending.Known = {}
+    first = await claim(each_resources, "me", limit=10, known=known)
+    with monkeypatch.context() as broken:
+        broken.setattr(leases, "begin", mistaken)
+        with pytest.raises(RuntimeError):
+            await claim(each_resources, "me", limit=10, known=known, ended=all_ended(first, OK))
+    assert {one.state for one in await all_deliveries(each_resources)} == {DeliveryState.PENDING}
+    (second,) = await claim(each_resources, "me", limit=10, known=known, ended=all_ended(first, OK))
+    states = {one.id: one.state for one in await all_deliveries(each_resources)}
+    assert states == {first[0].delivery.id: DeliveryState.SUCCEEDED, second.delivery.id: DeliveryState.PENDING}
+
+
+async def mistaken(*_: object) -> None:
+    raise RuntimeError("a mistake")
 
 
 async def test_nothing_is_claimed_for_endpoints_that_are_paused_disabled_or_deleted(

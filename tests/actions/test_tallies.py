@@ -9,13 +9,13 @@ import pytest
 from factories import stored_export
 from fresh_stores import Clock
 
-from webapp.actions import tallies as actions
 from webapp.actions.tallies import tally_events
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Status
 from webapp.domain.tallies import Metric, Observation
 from webapp.resources import Resources
 from webapp.store import tallies
+from webapp.store.monitor import LATE_COMMITS
 from webapp.store.tallies import Series
 
 
@@ -48,7 +48,7 @@ async def test_what_is_added_adds_up(each_resources: Resources) -> None:
 async def test_each_event_is_tallied_once_however_many_there_are(
     each_resources: Resources, writer: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "EVENTS_AT_ONCE", 2)
+    monkeypatch.setattr("webapp.actions.tallies.EVENTS_AT_ONCE", 2)
     for status in (Status.SUCCESS, Status.CANCELLED, Status.FAILED):
         await stored_export(each_resources, writer, status)
     later = await each_resources.store.now() + timedelta(minutes=1)
@@ -62,7 +62,7 @@ async def test_on_postgresql_the_newest_events_wait_for_late_commits(each_resour
     clock = await Clock.of(each_resources.store)
     await stored_export(each_resources, writer, Status.QUEUED)
     now = await tally_events(each_resources, clock.at)
-    clock.move(actions.LATE_COMMITS.total_seconds())
+    clock.move(LATE_COMMITS.total_seconds())
     later = await tally_events(each_resources, clock.at)
     assert (now, later) == ((2, 0) if each_resources.store.is_sqlite else (0, 2))
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 import pytest
 import receivers
 import standardwebhooks
+from arq.constants import health_check_key_suffix
 from owing import all_attempts, all_deliveries
+from patience import PATIENCE
 from receivers import answer, receiver
 
 from webapp import queue
@@ -24,7 +26,7 @@ from webapp.resources import Resources
 from webapp.sealing import Sealer
 from worker.children import Children
 from worker.guard import Guard
-from worker.main import Tools, callback_worker
+from worker.main import HEALTH_SECONDS, Tools, callback_worker
 
 
 @contextlib.asynccontextmanager
@@ -34,7 +36,7 @@ async def working(resources: Resources) -> AsyncIterator[None]:
     async with Guard.of(resources) as guard:
         worker = callback_worker(resources, Tools(Children(), guard), redis)
         running = asyncio.create_task(worker.run_until_lost())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not await queue.worker_is_alive(resources.redis, queue.QueueName.CALLBACKS):
                 await asyncio.sleep(0.01)
         yield
@@ -50,14 +52,21 @@ def allowing(resources: Resources) -> Resources:
     return replace(resources, settings=settings)
 
 
+async def test_a_sign_of_life_holds_for_longer_than_a_busy_machine_takes(resources: Resources) -> None:
+    key = queue.QueueName.CALLBACKS + health_check_key_suffix
+    async with working(resources):
+        async with asyncio.timeout(5):
+            while await resources.redis.pttl(key) <= 4 * HEALTH_SECONDS * 1000:
+                await asyncio.sleep(0.01)
+    assert not await resources.redis.exists(key)
+
+
 async def test_the_request_is_real_and_signed_and_the_answer_comes_back(allowing: Resources) -> None:
     secret = new_secret()
     message = await messages.sample(allowing, "export.succeeded")
     async with receiver(answer(201, b"thanks", X_Seen="yes")) as made, working(allowing):
         settings = EndpointSettings(made.url, headers=(("Authorization", "Bearer hidden-word"),))
-        started = time.monotonic()
         trial = await trials.try_out(allowing, settings, [secret], message)
-        took = time.monotonic() - started
         held = [await allowing.redis.get(key) for key in await allowing.redis.keys("arq:*")]
     (arrived,) = made.requests
     assert (trial.answer.error, trial.answer.status, trial.answer.body) == (None, 201, "thanks")
@@ -65,7 +74,6 @@ async def test_the_request_is_real_and_signed_and_the_answer_comes_back(allowing
     assert arrived.headers["Authorization"] == "Bearer hidden-word"
     assert arrived.body == trial.sent.body
     assert standardwebhooks.Webhook(secret).verify(arrived.body, dict(arrived.headers))["type"] == "export.succeeded"
-    assert took < 1
     content = b"".join(value for value in held if value)
     assert b"hidden-word" not in content
     assert base64.b64encode(b"hidden-word")[:10] not in content
@@ -95,7 +103,7 @@ async def test_a_receiver_that_hangs_is_told_of_after_the_time_limit(allowing: R
         settings = EndpointSettings(made.url, time_limit=1.0)
         trial = await trials.try_out(allowing, settings, [new_secret()], message)
     assert trial.answer.error is ErrorClass.TIMEOUT
-    assert 0.9 < trial.answer.seconds < 2
+    assert trial.answer.seconds > 0.9
 
 
 async def test_without_a_worker_that_is_said_at_once(resources: Resources) -> None:

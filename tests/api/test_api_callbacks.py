@@ -16,6 +16,7 @@ import pytest
 from api.problem_documents import fields_of, problem_of
 from callback_rows import audited, owe, put_endpoint, stored
 from factories import stored_export
+from patience import PATIENCE
 from receivers import answer, receiver
 from standardwebhooks import Webhook
 
@@ -225,7 +226,7 @@ async def callbacks_worker(resources: Resources) -> AsyncIterator[None]:
     async with Guard.of(resources) as guard:
         worker = callback_worker(resources, Tools(Children(), guard), resources.redis)
         running = asyncio.create_task(worker.run_until_lost())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not await worker_is_alive(resources.redis, QueueName.CALLBACKS):
                 await asyncio.sleep(0.02)
         yield

@@ -23,9 +23,10 @@ URL = "/api/v1/exports"
 JSON = {"content-type": "application/json"}
 ORDER: dict[str, Any] = {"dataset": "things", "params": {"most": 10}, "format": "csv"}
 FIELDS = {
-    "id", "dataset", "params", "format", "options", "status", "version", "attempt", "progress", "phase", "rows_done",
-    "rows_total", "bytes", "eta_seconds", "queue_position", "expected_start_at", "created_at", "queued_at",
-    "started_at", "completed_at", "expired_at", "cancelled_at", "retry_at", "file", "error", "warnings", "owner",
+    "id", "dataset", "params", "format", "options", "name", "note", "status", "version", "attempt", "progress", "phase",
+    "rows_done", "rows_total", "bytes", "eta_seconds", "queue_position", "expected_start_at", "queue_paused",
+    "created_at", "queued_at", "started_at", "completed_at", "expired_at", "cancelled_at", "retry_at", "file", "error",
+    "warnings", "owner",
 }  # fmt: skip
 
 ExportMaker = Callable[..., Awaitable[Export]]

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from api.problem_documents import problem_of
 from factories import ASGITransport, changed
+from patience import PATIENCE
 
 from webapp import status_cache
 from webapp.actions import attempts, exports, people, statuses
@@ -51,7 +52,7 @@ class Desk:
 async def open_desk(resources: Resources) -> AsyncIterator[Desk]:
     app = build_app()
     async with serving(app, resources):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not app.state.hub.is_connected:
                 await asyncio.sleep(0.01)
         resources.statuses.usable_from = 0
@@ -110,17 +111,17 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.exports = self.people = 0
-        get, by_token = exports.get, people.people.user_by_token
+        read, by_token = exports.read, people.people.user_by_token
 
-        async def counted_get(*args: Any) -> Any:
+        async def counted_read(*args: Any) -> Any:
             self.exports += 1
-            return await get(*args)
+            return await read(*args)
 
         async def counted_by_token(*args: Any, **named: Any) -> Any:
             self.people += 1
             return await by_token(*args, **named)
 
-        monkeypatch.setattr("webapp.actions.polls.exports.get", counted_get)
+        monkeypatch.setattr("webapp.actions.polls.exports.read", counted_read)
         monkeypatch.setattr("webapp.actions.people.people.user_by_token", counted_by_token)
 
 
@@ -234,16 +235,16 @@ async def test_what_was_read_before_the_commit_does_not_stay(
 ) -> None:
     """The hint comes while the poll has read the old row and not yet answered."""
     export = await make_export(Status.QUEUED)
-    get = exports.get
+    read = exports.read
 
-    async def get_and_be_overtaken(*args: Any) -> Export:
-        found = await get(*args)
+    async def read_and_be_overtaken(*args: Any) -> Any:
+        found = await read(*args)
         monkeypatch.undo()
         await exports.cancel(desks[0].resources, user, export.id)
         await asyncio.sleep(0.1)
         return found
 
-    monkeypatch.setattr("webapp.actions.polls.exports.get", get_and_be_overtaken)
+    monkeypatch.setattr("webapp.actions.polls.exports.read", read_and_be_overtaken)
     assert await desks[1].version(export, token) == export.version
     assert await desks[1].version(export, token) == export.version + 1
 
@@ -431,7 +432,7 @@ async def test_a_wait_ends_when_its_token_is_revoked(
     waiting = asyncio.create_task(desks[0].http.get(f"{URL}/{export.id}?wait=20", headers=headers))
     await asyncio.sleep(0.2)
     await people.revoke_token(desks[1].resources, token_id, actor="tests")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         problem_of(await waiting, 401, "SIGN_IN_NEEDED")
 
 
@@ -455,7 +456,9 @@ async def test_a_token_that_was_read_before_it_was_revoked_does_not_stay(
     problem_of(await desks[1].poll(export, token), 401, "SIGN_IN_NEEDED")
 
 
+@pytest.mark.usefixtures("admin")
 async def test_a_changed_role_counts(desks: tuple[Desk, Desk], other: Viewer, make_export: ExportMaker) -> None:
+    """Beside the fixture's admin, who stays one."""
     export = await make_export(Status.SUCCESS)
     token = await token_of(desks[0].resources, other)
     for role, status in ((Role.ADMIN, 200), (Role.USER, 404)):

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from desks import CONTENT, Desk, finish, with_content
@@ -60,6 +61,17 @@ async def test_a_problem_names_the_fields(desk: Desk) -> None:
     assert "params.most: At most must be 1 or more." in str(problem)
 
 
+async def test_columns_are_chosen_in_orders_and_previews(desk: Desk) -> None:
+    order = desk.client.order
+    answer = await away(lambda: order("things", options={"bom": True}, columns=("price", "id")))
+    assert (answer.export.columns, answer.export.options["bom"]) == (("price", "id"), True)
+    assert (await away(lambda: order("things"))).export.columns == ()
+    shown = await away(lambda: desk.client.preview("things", params={"most": 1}, columns=["name"]))
+    assert ([column.name for column in shown.columns], shown.rows) == (["name"], [["thing 1 – 東京"]])
+    with pytest.raises(Problem, match=r"options\.columns: choose at least one column"):
+        await away(lambda: order("things", columns=[]))
+
+
 async def test_a_wrong_token(desk: Desk) -> None:
     with pytest.raises(Problem) as caught:
         await away(Client(desk.url, "exd_wrong").datasets)
@@ -81,7 +93,7 @@ async def test_waiting_ends_with_the_change(desk: Desk) -> None:
     await desk.until("GET", answer.export.id)
     await finish(desk.resources, answer.export.id)
     seen = await waiting
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert seen.is_news
     assert seen.export.status in {"PROCESSING", "SUCCESS"}
 
@@ -266,3 +278,73 @@ def test_the_client_needs_nothing_else_of_the_package() -> None:
     code = "import sys, webapp.client; print(sorted(n for n in sys.modules if n.split('.')[0] in ('webapp', 'worker')))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30).stdout
     assert shown == "['webapp', 'webapp.client']\n"
+
+
+async def test_lists_go_on_by_themselves(desk: Desk, make_export: ExportMaker) -> None:
+    made = [(await make_export(Status.SUCCESS)).id for _ in range(27)]
+    found = await away(lambda: list(desk.client.exports(status=["SUCCESS"], dataset="things")))
+    assert [export.id for export in found] == made[::-1]
+    assert sum(seen.path.endswith("/exports") for seen in desk.seen) == 2
+    assert await away(lambda: list(desk.client.exports(status=["FAILED"]))) == []
+
+
+async def test_events_and_attempts_of_an_export(desk: Desk, done: client.Export) -> None:
+    events = await away(lambda: list(desk.client.events(done.id)))
+    assert [event.type for event in events][-1] == "export.succeeded"
+    after = await away(lambda: list(desk.client.events(done.id, after=events[-2].id)))
+    assert events[-1].id in {event.id for event in after}
+    assert all(attempt.number >= 1 for attempt in await away(desk.client.attempts, done.id))
+
+
+async def test_a_preview_says_what_is_to_be_expected(desk: Desk) -> None:
+    preview = await away(lambda: desk.client.preview("things", params={"most": 5}))
+    assert [column.name for column in preview.columns] == ["id", "name", "price", "made"]
+    assert (len(preview.rows), preview.rows_estimate, preview.truncated) == (5, 5, False)
+
+
+async def test_what_stands_in_the_way_is_named(desk: Desk, done: client.Export) -> None:
+    with pytest.raises(Problem) as caught:
+        await away(desk.client.retry, done.id)
+    assert (caught.value.code, caught.value.status_of_export) == ("ILLEGAL_TRANSITION", "SUCCESS")
+    await away(desk.client.delete, done.id)
+    with pytest.raises(Problem) as caught:
+        await away(desk.client.get, done.id)
+    assert caught.value.code == "NOT_FOUND"
+
+
+async def test_an_order_has_a_name_and_a_note_that_can_be_changed(desk: Desk) -> None:
+    ordered = (await away(lambda: desk.client.order("things", name="For June", note="As agreed."))).export
+    assert (ordered.name, ordered.note) == ("For June", "As agreed.")
+    changed = (await away(lambda: desk.client.annotate(ordered.id, name="For July"))).export
+    assert (changed.id, changed.name, changed.note) == (ordered.id, "For July", "As agreed.")
+
+
+async def test_a_saved_order_is_ordered_under_its_key_and_deleted(desk: Desk) -> None:
+    saved = await away(
+        lambda: desk.client.save_order("Weekly", "things", format="jsonl", params={"most": 3}, zone="Europe/Berlin")
+    )
+    assert (saved.params, saved.zone, saved.export_id) == ({"most": 3}, "Europe/Berlin", None)
+    answers = [await away(lambda: desk.client.order_saved(saved.id, idempotency_key="k")) for _ in range(2)]
+    assert [answer.is_news for answer in answers] == [True, False]
+    assert {(answer.export.name, answer.export.format) for answer in answers} == {("Weekly", "jsonl")}
+    [told] = await away(desk.client.saved_orders)
+    assert (told.id, told.export_id) == (saved.id, answers[0].export.id)
+    await away(desk.client.delete_saved_order, saved.id)
+    assert await away(desk.client.saved_orders) == []
+
+
+async def test_a_schedule_is_set_paused_resumed_and_removed(desk: Desk) -> None:
+    saved = await away(desk.client.save_order, "Weekly", "things")
+    with pytest.raises(Problem) as caught:
+        await away(desk.client.schedule, saved.id)
+    assert caught.value.code == "NOT_FOUND"
+    made = await away(lambda: desk.client.set_schedule(saved.id, "30 8 * * 1", zone="Europe/Berlin"))
+    assert (made.cron, made.zone, made.paused_at, made.failures) == ("30 8 * * 1", "Europe/Berlin", None, 0)
+    assert {moment.astimezone(ZoneInfo("Europe/Berlin")).strftime("%a %H:%M") for moment in made.next} == {"Mon 08:30"}
+    paused = await away(desk.client.pause_schedule, saved.id)
+    assert (paused.next, paused.paused_at is None) == ((), False)
+    assert (await away(desk.client.resume_schedule, saved.id)).next == made.next
+    assert (await away(desk.client.schedule, saved.id)).cron == made.cron
+    await away(desk.client.delete_schedule, saved.id)
+    with pytest.raises(Problem):
+        await away(desk.client.schedule, saved.id)

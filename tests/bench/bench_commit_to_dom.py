@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,17 @@ from far_end import broker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cli.command_line import environment, free_port
+from browser.streaming import until_it_streams
+from browsing import chromium, desk, visitor
 from factories import stored_export
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import BrowserContext, Page
 from processes import web_process
 
 from webapp.actions import changes, people
-from webapp.domain.access import Role, Viewer
+from webapp.domain.access import Role
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.exports import Export, Status, fail, retry_by_hand, start
-from webapp.resources import Resources, open_resources
-from webapp.settings import Settings, read_settings
-from webapp.store.schema import migrate
-from webapp.web.security import SESSION_COOKIE
+from webapp.resources import Resources
 
 READ = "--read"
 AT_ONCE = 50
@@ -51,6 +49,7 @@ SHOWN = 20
 TURNS = (Status.QUEUED, Status.PROCESSING, Status.FAILED)
 WARM_UP = 10
 SETTLING_SECONDS = 2.0
+SETTLING_TRIES = 5
 LISTEN = """
 window.seen = {};
 document.addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
@@ -59,7 +58,6 @@ document.addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
     window.seen[`${dataset.export} ${dataset.version}`] ??= now;
 }).observe(document.body, { attributes: true, childList: true, subtree: true }));
 """
-STREAMS = "() => document.getElementById('live')._htmx?.sse?.reader"
 
 
 @dataclass(slots=True)
@@ -85,26 +83,22 @@ def main() -> None:
 
 
 async def _measure(folder: Path, chosen: argparse.Namespace) -> None:
-    port = free_port()
-    environ = environment(folder / "data", PORT=str(port), REDIS_URL=f"unix://{folder}/redis.sock")
-    settings = replace(read_settings(environ), base_url=f"http://127.0.0.1:{port}")
-    await migrate(settings.database_url)
-    async with open_resources(settings) as resources, web_process(settings), async_playwright() as playwright:
-        own, others = await _token(resources, "bench"), [await _token(resources, f"other-{n}") for n in range(OTHERS)]
+    async with desk(folder) as opened, web_process(opened.settings), chromium(chosen.browser) as browser:
+        resources, port = opened.resources, opened.settings.port
+        _, own = await people.create_token(resources, opened.admin, "bench", actor="bench")
+        others = [await _token(resources, f"other-{n}") for n in range(OTHERS)]
         contests = [
             Contest("nobody else", []),
             Contest(f"{chosen.readers} of other people", [others[n % OTHERS] for n in range(chosen.readers)]),
             Contest(f"{chosen.readers} of the same person", [own] * chosen.readers),
         ]
-        browser = await playwright.chromium.launch(executable_path=chosen.browser, args=["--no-sandbox"])
-        viewer = await _viewer(resources)
-        exports = [await stored_export(resources, viewer, TURNS[n % len(TURNS)]) for n in range(SHOWN)]
+        exports = [await stored_export(resources, opened.admin, TURNS[n % len(TURNS)]) for n in range(SHOWN)]
         for contest in contests:
-            async with _reading(port, contest.tokens), _watching(browser, resources, settings) as page:
+            async with _reading(port, contest.tokens), visitor(browser, opened) as context:
+                page = await _watching(context)
                 await asyncio.sleep(SETTLING_SECONDS)
                 exports = await _change_all(resources, exports, contest, chosen)
                 await _collect(page, contest)
-        await browser.close()
     _report(contests, chosen)
 
 
@@ -118,11 +112,6 @@ def _report(contests: list[Contest], chosen: argparse.Namespace) -> None:
     last = statistics.quantiles(contests[-1].latencies, n=100)
     print(f"p50: {last[49]:.1f}")
     print(f"p99: {last[98]:.1f}")
-
-
-async def _viewer(resources: Resources) -> Viewer:
-    user = await people.user_named(resources, "bench")
-    return Viewer(user.id, user.name, user.role)
 
 
 async def _token(resources: Resources, name: str) -> str:
@@ -156,30 +145,28 @@ async def _change(resources: Resources, export: Export) -> tuple[Export, float]:
                 step = fail(export, export_error(ErrorCode.QUERY_ERROR, detail="no such table"), at=at)
             case _:
                 step = retry_by_hand(export, at=at)
-        after = await changes.write(resources, export, [step], at=at)
+        written = await changes.write(resources, export, [step], at=at)
     committed = time.time()
-    assert after
-    await changes.announce(resources, after)
-    return after, committed
+    assert written
+    await changes.announce(resources, written[-1].export)
+    return written[-1].export, committed
 
 
-@contextlib.asynccontextmanager
-async def _watching(browser: Browser, resources: Resources, settings: Settings) -> AsyncIterator[Page]:
+async def _watching(context: BrowserContext) -> Page:
     """The list page, once it streams."""
-    session = await people.sign_in(resources, "bench", "bench has a password")
-    assert session
-    context = await browser.new_context(base_url=settings.base_url)
-    await context.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": settings.base_url}])
     await context.add_init_script(LISTEN)
     page = await context.new_page()
     await page.goto("/exports")
-    await page.wait_for_function(STREAMS)
-    yield page
-    await context.close()
+    await until_it_streams(page)
+    return page
 
 
 async def _collect(page: Page, contest: Contest) -> None:
-    seen: dict[str, float] = await page.evaluate("window.seen")
+    for _ in range(SETTLING_TRIES):
+        seen: dict[str, float] = await page.evaluate("window.seen")
+        if contest.committed.keys() <= seen.keys():
+            break
+        await asyncio.sleep(SETTLING_SECONDS)
     ahead = await _milliseconds_ahead(page)
     missed = [key for key in contest.committed if key not in seen]
     assert not missed, f"{len(missed)} were never shown"

@@ -21,6 +21,7 @@ def main() -> None:
     copy = f"\\copy ({sql}) TO '{theirs}' (FORMAT csv, HEADER)"
     if program:
         runners.append(Runner("psql", lambda: rival([program, "-X", POSTGRES_URL, "-c", copy])))
+        runners.append(Runner("no spare child", lambda: export(POSTGRES_URL, sql, "csv", ours, spare=False)))
     else:
         print("rival missing: there is no psql")
     race(runners, chosen.rounds)

@@ -14,14 +14,11 @@ import asyncio
 import itertools
 import json
 import os
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 
 from command_line import COMMAND, environment, free_port
 from factories import stored_export
-from far_end import broker
+from far_end import broker, child, until_listening
 
 from webapp.actions import changes, people
 from webapp.domain.access import Role, Viewer
@@ -138,10 +135,10 @@ async def _compare(folder: Path, chosen: argparse.Namespace) -> None:
     nginx = ["/usr/sbin/nginx", "-e", f"{folder}/nginx.log", "-p", str(folder), "-c", f"{folder}/nginx.conf"]
     with (
         broker(folder),
-        _running([*COMMAND, "web"], environ, folder / "web.txt") as web,
-        _running(nginx, None, folder / "nginx.txt") as rival,
+        child([*COMMAND, "web"], environ, folder / "web.txt") as web,
+        child(nginx, None, folder / "nginx.txt") as rival,
     ):
-        await asyncio.gather(_until_listening(port), _until_listening(rival_port))
+        await asyncio.gather(until_listening(port), until_listening(rival_port))
         if chosen.pid_file:
             chosen.pid_file.write_text(str(web))
         async with open_resources(settings) as resources, aiohttp.ClientSession() as session:
@@ -233,10 +230,10 @@ async def _change(resources: Resources, export: Export) -> float:
     """As `changes.change` does it; the moment of the commit."""
     async with resources.store.transaction():
         at = await resources.store.now()
-        after = await changes.write(resources, export, [cancel(export, at=at)], at=at)
+        written = await changes.write(resources, export, [cancel(export, at=at)], at=at)
     committed = time.monotonic()
-    assert after
-    await changes.announce(resources, after)
+    assert written
+    await changes.announce(resources, written[-1].export)
     return committed
 
 
@@ -253,30 +250,6 @@ def _resident_kib(pid: int) -> int:
 def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@contextmanager
-def _running(command: list[str], environ: dict[str, str] | None, log: Path) -> Iterator[int]:
-    """Its id."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environ, stdout=output, stderr=output)
-        try:
-            yield process.pid
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-
-
-async def _until_listening(port: int) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.1)
-            else:
-                writer.close()
-                return
 
 
 async def _start_readers() -> asyncio.subprocess.Process:

@@ -11,14 +11,12 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 
 from command_line import COMMAND, environment, free_port
 from factories import stored_export
+from far_end import broker, child, until_listening
 
 from webapp.actions import attempts, people
-from webapp.commands.broker import find_server
 from webapp.domain.access import Role, Viewer
 from webapp.domain.exports import Export, Phase, Status
 from webapp.resources import Resources, open_resources
@@ -42,7 +40,6 @@ from webapp.store.schema import migrate
 
 BARE = "--bare"
 LOAD = "--load"
-LISTENING_SECONDS = 30
 
 
 @dataclass(slots=True)
@@ -79,12 +76,12 @@ def main() -> None:
 
 async def _compare(folder: Path, chosen: argparse.Namespace) -> None:
     port, bare_port = free_port(), free_port()
-    with _redis(folder) as redis_url:
-        environ = environment(folder / "data", PORT=str(port), REDIS_URL=redis_url)
+    with broker(folder):
+        environ = environment(folder / "data", PORT=str(port), REDIS_URL=f"unix://{folder}/redis.sock")
         settings = read_settings(environ)
         await migrate(settings.database_url)
         async with open_resources(settings) as resources:
-            with _process([*COMMAND, "web"], environ, folder / "web.txt") as pid:
+            with child([*COMMAND, "web"], environ, folder / "web.txt") as pid:
                 token, running, done = await _seed(resources, chosen.exports)
                 async with _progress(resources, running):
                     await _run(chosen, environ, folder, token, running, done, (port, pid), bare_port)
@@ -101,15 +98,15 @@ async def _run(
     bare_port: int,
 ) -> None:
     port, pid = web
-    await _until_listening(port)
+    await until_listening(port)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1/exports") as client:
         client.headers["authorization"] = f"Bearer {token}"
         content = (await client.get(f"/{running[0].id}")).raise_for_status().text
         tags = {export.id: (await client.get(f"/{export.id}")).headers["etag"] for export in done}
     (folder / "content.json").write_text(content)
     bare = [sys.executable, __file__, BARE, str(bare_port), str(folder / "content.json")]
-    with _process(bare, environ, folder / "bare.txt") as bare_pid:
-        await _until_listening(bare_port)
+    with child(bare, environ, folder / "bare.txt") as bare_pid:
+        await until_listening(bare_port)
         contests = [
             Contest("bare JSON route", bare_port, [_request("/status", token)], 200, bare_pid),
             Contest("poll: running, 200", port, [_request(_path(e), token) for e in running], 200, pid),
@@ -263,41 +260,6 @@ def _serve_bare(port: int, content: Path) -> None:
         app, port=port, loop="uvloop", http="httptools", log_config=None, access_log=False, server_header=False,
         proxy_headers=False,
     )  # fmt: skip
-
-
-@contextmanager
-def _redis(folder: Path) -> Iterator[str]:
-    path = folder / "redis.sock"
-    command = [find_server(), "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(folder)]
-    with _process(command, None, folder / "redis.txt"):
-        while not path.exists():
-            time.sleep(0.05)
-        yield f"unix://{path}"
-
-
-@contextmanager
-def _process(command: list[str], environ: dict[str, str] | None, log: Path) -> Iterator[int]:
-    """Its id."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environ, stdout=output, stderr=output)
-        try:
-            yield process.pid
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-
-
-async def _until_listening(port: int) -> None:
-    deadline = time.monotonic() + LISTENING_SECONDS
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            assert time.monotonic() < deadline, "the server did not come up"
-            await asyncio.sleep(0.1)
-        else:
-            writer.close()
-            return
 
 
 if __name__ == "__main__":

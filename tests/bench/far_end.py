@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from webapp.commands.broker import find_server
 
 HERE = Path(__file__).parent
+LISTENING_SECONDS = 60
 sys.path.insert(0, str(HERE.parent))
 
 
@@ -50,14 +52,34 @@ def environment(folder: Path) -> dict[str, str]:
 @contextmanager
 def broker(folder: Path) -> Iterator[None]:
     command = [find_server(), "--port", "0", "--unixsocket", f"{folder}/redis.sock", "--save", "", "--dir", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    while not (folder / "redis.sock").exists():
-        time.sleep(0.02)
-    try:
+    with child(command, None, folder / "redis.txt"):
+        while not (folder / "redis.sock").exists():
+            time.sleep(0.02)
         yield
-    finally:
-        process.terminate()
-        process.wait()
+
+
+@contextmanager
+def child(command: list[str], environ: dict[str, str] | None, log: Path) -> Iterator[int]:
+    """The id of a process that is told to end with the block; what it says goes to the file."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environ, stdout=output, stderr=output)
+        try:
+            yield process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+async def until_listening(port: int) -> None:
+    async with asyncio.timeout(LISTENING_SECONDS):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.1)
+            else:
+                writer.close()
+                return
 
 
 @contextmanager

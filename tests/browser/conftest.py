@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
+from browser.sign_ins import signed_in
 from needed import missing
+from patience import PATIENCE
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
-from webapp.actions import people
 from webapp.domain.access import Viewer
 from webapp.resources import Resources
 from webapp.settings import Settings
-from webapp.web.security import SESSION_COOKIE
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -29,7 +29,7 @@ FLAGS = [
     "--no-first-run",
 ]
 
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=1000 * PATIENCE)
 
 
 class RequestLog:
@@ -77,7 +77,7 @@ async def server(app: Any, settings: Settings) -> AsyncIterator[Server]:
         await asyncio.sleep(0.02)
     yield Server(f"http://127.0.0.1:{port}", counted)
     running.should_exit = True
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, PATIENCE)
 
 
 @pytest.fixture
@@ -96,11 +96,8 @@ async def context(
     browser: Browser, server: Server, resources: Resources, user: Viewer
 ) -> AsyncIterator[BrowserContext]:
     """A browser in which `user` is signed in."""
-    session = await people.sign_in(resources, user.name, f"{user.name} has a password")
-    assert session is not None
-    opened = await browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 900})
-    await opened.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": server.url}])
-    opened.set_default_timeout(15_000)
+    opened = await signed_in(browser, server, resources, user, viewport={"width": 1280, "height": 900})
+    opened.set_default_timeout(1000 * PATIENCE)
     yield opened
     await opened.close()
 

@@ -9,23 +9,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from browser.test_live_pages import until
+from browser.sign_ins import signed_in
+from browser.test_live_pages import finish, until
 from browser.test_tabs import OpenStreams
 from callback_rows import attempt, owe, put
 from callback_workers import callbacks_working
 from cli.command_line import free_port
+from factories import stored_export
 from owing import register
 from playwright.async_api import Browser, BrowserContext, Page, expect
 from receivers import answer, in_turn, receiver
 
-from webapp.actions import endpoints, exports, people
+from webapp.actions import endpoints, exports
 from webapp.actions.exports import Order
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Status
 from webapp.domain.formats import PERSON_DEFAULTS
 from webapp.resources import Resources
 from webapp.settings import Settings
-from webapp.web.security import SESSION_COOKIE
 
 pytestmark = pytest.mark.browser
 
@@ -45,18 +46,10 @@ async def working(resources: Resources) -> AsyncIterator[None]:
         yield
 
 
-async def signed_in(browser: Browser, server: Any, resources: Resources, who: Viewer, **options: Any) -> BrowserContext:
-    session = await people.sign_in(resources, who.name, f"{who.name} has a password")
-    assert session is not None
-    opened = await browser.new_context(base_url=server.url, **options)
-    await opened.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": server.url}])
-    opened.set_default_timeout(15_000)
-    return opened
-
-
 @pytest.fixture
 async def context(browser: Browser, server: Any, resources: Resources, admin: Viewer) -> AsyncIterator[BrowserContext]:
     opened = await signed_in(browser, server, resources, admin, viewport={"width": 1280, "height": 900})
+    opened.set_default_timeout(15_000)
     yield opened
     await opened.close()
 
@@ -161,7 +154,25 @@ async def test_tabs_share_one_stream_and_all_stay_true(
     await endpoints.resume(resources, admin, endpoint.id)
     for tab in tabs[1:]:
         await expect(tab.locator(f"#row-{endpoint.id} .badge")).to_have_text("Active")
-    assert streams.most == {"element": 1}
+    assert not streams.were_many
+
+
+async def test_a_page_goes_before_a_tab_that_only_wants_the_news_and_brings_it_them(
+    context: BrowserContext, server: Any, resources: Resources, admin: Viewer
+) -> None:
+    server.log.app = streams = OpenStreams(server.log.app)
+    export = await stored_export(resources, admin, Status.PROCESSING)
+    await register(resources, "https://93.184.216.34/one")
+    first, second = await context.new_page(), await context.new_page()
+    await first.goto(f"/exports/{export.id}")
+    await first.goto("/exports/new")
+    await until(lambda: streams.now.get("news") == 1)
+    await second.goto("/callbacks")
+    await until(lambda: streams.now.get("element") == 1 and not streams.now.get("news"))
+    await finish(resources, export)
+    await expect(first.locator(".toast a")).to_have_text("Things is ready.")
+    assert not streams.were_many
+    assert server.log.count("/callbacks/stream", "news=") == 1
 
 
 async def test_the_log_selects_and_redelivers_and_keeps_what_is_ticked(
@@ -169,7 +180,7 @@ async def test_the_log_selects_and_redelivers_and_keeps_what_is_ticked(
 ) -> None:
     endpoint = await register(resources, "https://93.184.216.34/hook", paused_at=await resources.store.now())
     found = await owe(resources, endpoint.id, await make_export(Status.PROCESSING), state="dead", next_attempt_at=None)
-    await page.goto(f"/callbacks/{endpoint.id}/deliveries?state=dead")
+    await page.goto(f"/callbacks/{endpoint.id}/deliveries?status=dead")
     await expect(page.locator(".selection")).to_be_hidden()
     async with page.expect_response(lambda response: "/live?poll=2" in response.url):
         await page.locator(f"#row-{found[0].id} .tick").check()
@@ -220,6 +231,7 @@ async def test_without_scripts_an_endpoint_is_made_tried_and_deleted(
     browser: Browser, server: Any, resources: Resources, admin: Viewer, working: None
 ) -> None:
     context = await signed_in(browser, server, resources, admin, java_script_enabled=False)
+    context.set_default_timeout(15_000)
     page = await context.new_page()
     async with receiver(answer(503)) as far:
         await page.goto("/callbacks/new")
@@ -267,6 +279,7 @@ async def test_nothing_is_wider_than_a_phone(
     [one, *_] = await owe(resources, endpoint.id, await make_export(Status.QUEUED, owner=admin))
     await attempt(resources, one, now, error="TIMEOUT", response_body="x" * 3000, url=long)
     context = await signed_in(browser, server, resources, admin, viewport=PHONE, color_scheme=scheme, is_mobile=True)
+    context.set_default_timeout(15_000)
     page = await context.new_page()
     here = f"/callbacks/{endpoint.id}"
     paths = ["/callbacks", "/callbacks/new", "/callbacks/deliveries", f"/callbacks/deliveries/{one.id}", here]

@@ -62,17 +62,17 @@ async def test_what_arrives_shows_up_by_itself_and_what_is_being_read_stays(open
     page = await open_page()
     await expect(page.locator(".empty h2")).to_have_text("Nothing has arrived yet")
     await send("export.created")
-    await expect(page.locator("#request-title")).to_have_text("export.created", timeout=10_000)
+    await expect(page.locator("#request-title")).to_have_text("export.created")
     await page.locator("a.inspect-row").first.click()
     await send("export.queued")
-    await expect(page.locator("a.inspect-row")).to_have_count(2, timeout=10_000)
+    await expect(page.locator("a.inspect-row")).to_have_count(2)
     await expect(page.locator("#request-title")).to_have_text("export.created")
     await page.locator(".inspect-newest").click()
     await expect(page.locator("#request-title")).to_have_text("export.queued")
     streaming = page.locator("xpath=//section[@id='live'][@*[name()='hx-sse:connect']]")
-    await expect(streaming).to_have_count(1, timeout=15_000)
+    await expect(streaming).to_have_count(1)
     await send("export.started")
-    await expect(page.locator("#request-title")).to_have_text("export.started", timeout=3_000)
+    await expect(page.locator("#request-title")).to_have_text("export.started")
 
 
 async def test_when_it_was_thrown_away_elsewhere_the_page_says_so(
@@ -80,13 +80,13 @@ async def test_when_it_was_thrown_away_elsewhere_the_page_says_so(
 ) -> None:
     page = await open_page()
     await inspectors.delete(resources, admin, inspector.token)
-    await expect(page.locator("#live-notice")).to_have_text("This was deleted, or is no longer yours.", timeout=10_000)
+    await expect(page.locator("#live-notice")).to_have_text("This was deleted, or is no longer yours.")
 
 
 async def test_without_scripts_everything_can_be_done(open_page: Opener, send: Send) -> None:
     page = await open_page(java_script_enabled=False)
     await send("export.created")
-    await expect(page.locator("#request-title")).to_have_text("export.created", timeout=10_000)
+    await expect(page.locator("#request-title")).to_have_text("export.created")
     await page.get_by_role("button", name="503").click()
     await expect(page.locator(".inspect-choices [aria-current]")).to_have_text("503")
     await page.get_by_role("button", name="Clear").click()

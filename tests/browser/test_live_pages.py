@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from browser.sign_ins import signed_in
+from browser.streaming import until_it_streams
 from factories import changed, export_file
+from patience import PATIENCE
 from playwright.async_api import BrowserContext, Page, Route, expect
 from sqlalchemy import select
 
-from webapp.actions import attempts, exports, people
+from webapp.actions import attempts, exports
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Phase, Status
 from webapp.resources import Resources
@@ -37,7 +40,7 @@ async def report(resources: Resources, export: Export, rows: int) -> None:
     await attempts.hint_progress(resources, export)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 15) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     ends = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < ends, "it did not come to this in time"
@@ -98,8 +101,10 @@ async def test_an_export_that_ends_while_it_is_polled_opens_no_stream(
     await until(lambda: server.log.count(path + "/live") == 1)
     await finish(resources, export)
     await expect(page.get_by_role("link", name="Download")).to_be_visible()
+    polls = server.log.count(path + "/live")
+    assert 2 <= polls <= 3, "the second, or on a busy machine the third, brought the end"
     await asyncio.sleep(4)
-    assert server.log.count(path + "/live") == 2
+    assert server.log.count(path + "/live") == polls
     assert server.log.count(path + "/stream") == 0
 
 
@@ -204,7 +209,7 @@ async def test_a_web_process_that_restarts_is_found_again(page: Page, server, re
     path = f"/exports/{export.id}"
     await page.goto(path)
     await until(lambda: server.log.count(path + "/stream") == 1)
-    await page.wait_for_function("document.getElementById('live')._htmx?.sse?.reader")
+    await until_it_streams(page)
     await page.evaluate("document.getElementById('live')._htmx.sse.reader.cancel()")
     await finish(resources, export)
     await expect(page.get_by_role("link", name="Download")).to_be_visible()
@@ -217,7 +222,7 @@ async def test_a_server_that_was_away_and_is_back_is_streamed_from_at_once(
     path = f"/exports/{export.id}"
     await page.goto(path)
     await until(lambda: server.log.count(path + "/stream") == 1)
-    await page.wait_for_function("document.getElementById('live')._htmx?.sse?.reader")
+    await until_it_streams(page)
 
     async def refuse(route: Route) -> None:
         await route.abort()
@@ -316,6 +321,19 @@ async def test_a_page_that_went_offline_says_so_and_comes_back(
     await expect(page.locator("#live-notice")).to_have_count(0)
 
 
+async def test_a_page_that_lost_htmx_on_the_way_says_so_and_gets_it(
+    context: BrowserContext, server, resources, make_export
+) -> None:
+    page, export = await context.new_page(), await make_export(Status.PROCESSING)
+    await page.route("**/htmx.min.js*", lambda route: route.abort(), times=2)
+    await page.goto(f"/exports/{export.id}")
+    await expect(page.locator("#live-notice")).to_contain_text("trying again")
+    await expect(page.locator("#live-notice")).to_have_count(0)
+    await until(lambda: server.log.count(f"/exports/{export.id}/stream") == 1)
+    await finish(resources, export)
+    await expect(page.get_by_role("link", name="Download")).to_be_visible()
+
+
 async def test_an_export_deleted_elsewhere_is_reported_and_no_longer_asked_for(
     page: Page, server, resources, make_export, user: Viewer
 ) -> None:
@@ -328,10 +346,7 @@ async def test_an_export_deleted_elsewhere_is_reported_and_no_longer_asked_for(
 
 
 async def test_without_javascript_the_page_refreshes_itself(browser, server, resources, make_export, user) -> None:
-    session = await people.sign_in(resources, user.name, f"{user.name} has a password")
-    assert session is not None
-    context = await browser.new_context(base_url=server.url, java_script_enabled=False)
-    await context.add_cookies([{"name": "exportdesk_session", "value": session.token, "url": server.url}])
+    context = await signed_in(browser, server, resources, user, java_script_enabled=False)
     page = await context.new_page()
     export = await make_export(Status.PROCESSING)
     await page.goto(f"/exports/{export.id}")

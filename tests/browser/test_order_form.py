@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser.sign_ins import signed_in
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from webapp.actions import people
 from webapp.datasets.declaration import Parameter, ParameterType
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export
 from webapp.resources import Resources
 from webapp.store import exports as rows
 from webapp.store.exports import ListFilter
-from webapp.web.security import SESSION_COOKIE
 
 pytestmark = pytest.mark.browser
 
@@ -88,6 +87,7 @@ async def test_emptying_a_choice_means_any(page: Page, resources: Resources) -> 
     await page.goto(FORM + "&p.origin=A007")
     origin = page.get_by_role("combobox", name="Origin")
     await expect(origin).to_have_value("North 7")
+    await expect(page.locator("#preview tbody tr").first).to_contain_text("A007")
     await origin.fill("")
     await page.keyboard.press("Tab")
     await expect(page.locator("#preview tbody tr").first).not_to_contain_text("A007")
@@ -127,10 +127,7 @@ async def test_the_preview_comes_by_itself_with_what_to_know_before(page: Page) 
 
 @pytest.fixture
 async def far_away(browser: Browser, server: Any, resources: Resources, user: Viewer) -> AsyncIterator[BrowserContext]:
-    session = await people.sign_in(resources, user.name, f"{user.name} has a password")
-    assert session is not None
-    opened = await browser.new_context(base_url=server.url, timezone_id="Pacific/Kiritimati")
-    await opened.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": server.url}])
+    opened = await signed_in(browser, server, resources, user, timezone_id="Pacific/Kiritimati")
     yield opened
     await opened.close()
 
@@ -151,10 +148,7 @@ async def test_the_browsers_zone_goes_along(far_away: BrowserContext, resources:
 async def test_without_javascript_a_list_is_searched_by_a_button(
     browser: Browser, server: Any, resources: Resources, user: Viewer
 ) -> None:
-    session = await people.sign_in(resources, user.name, f"{user.name} has a password")
-    assert session is not None
-    context = await browser.new_context(base_url=server.url, java_script_enabled=False)
-    await context.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": server.url}])
+    context = await signed_in(browser, server, resources, user, java_script_enabled=False)
     page = await context.new_page()
     await page.goto(FORM)
     await page.fill("#param-origin", "south")

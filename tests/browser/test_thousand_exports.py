@@ -65,7 +65,9 @@ LISTEN = """(() => {
   document.addEventListener("exportdesk:applied", ({ detail }) => tell({ applied: detail }));
   document.addEventListener("DOMContentLoaded", () => {
     const events = document.getElementById("live-content")?.dataset.events ?? "";
-    tell({ shown: events.split(" ").filter(Boolean) });
+    const rows = document.querySelectorAll("#live-content [data-version]");
+    const versions = Object.fromEntries([...rows].map((each) => [each.dataset.export, Number(each.dataset.version)]));
+    tell({ shown: events.split(" ").filter(Boolean), versions });
     const toasts = document.getElementById("toasts");
     if (!toasts) return;
     new MutationObserver((changes) => {
@@ -276,17 +278,18 @@ class Visits:
             await asyncio.sleep(0.1)
         assert shown == await stored(self.resources, export_id)
         self.slowest = max(self.slowest, time.monotonic() - max(ended, self.web.up_since))
-        self.news += await self.came_as_news(tab, export_id)
+        self.news += await self.came_as_news(tab, export_id, shown[1])
         self.ends += 1
 
-    async def came_as_news(self, tab: Tab, export_id: str) -> bool:
-        """Whether the page applied the export's last event, or else was loaded with it. It tells so a moment later."""
+    async def came_as_news(self, tab: Tab, export_id: str, version: int) -> bool:
+        """Whether the page applied the export's last event, or else was loaded with its last version. It tells so a
+        moment later."""
         last, ends = await last_event(self.resources, export_id), time.monotonic() + RIGHT_SECONDS
         while True:
             told = [each for each in tab.told if each["page"] == tab.told[-1]["page"]]
             if any(last in each["applied"]["events"] for each in told if "applied" in each):
                 return True
-            if any(last in each.get("shown", ()) for each in told):
+            if any(each["versions"].get(export_id) == version for each in told if "shown" in each):
                 return False
             assert time.monotonic() < ends, f"{export_id} ended with {last}, the page told {told[-20:]}"
             await asyncio.sleep(0.05)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue
+import sqlite3
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from command_line import write_config
+from mail_servers import mail_server
+from patience import PATIENCE
+from sink_servers import redis_sink
 
 from webapp.cli import main
 from webapp.commands import doctor_clocks
+
+__all__ = ["redis_sink"]
 
 
 @pytest.fixture
@@ -68,6 +80,62 @@ def test_a_warning_is_no_problem(examine, monkeypatch):
     assert again == code
 
 
+def test_the_change_log_goes_nowhere_unless_it_is_told_where(examine):
+    assert examine()[1]["event sink"] == ("ok", "the change log goes nowhere else")
+
+
+def test_a_sink_that_answers(examine, monkeypatch, redis_sink):
+    monkeypatch.setenv("EXPORTDESK_EVENT_SINK_URL", redis_sink.url)
+    verdict, told = examine()[1]["event sink"]
+    assert verdict == "ok"
+    assert told == f"the stream exports at 127.0.0.1:{redis_sink.port} answers, 0 entries"
+
+
+@pytest.mark.parametrize(
+    ("url", "told", "mend"),
+    [
+        ("redis://:hush@127.0.0.1:{port}/exports", "username-password pair", "check the user and the password"),
+        ("redis://:hush-hush@127.0.0.1:{port}/3/text", "text is a string there, not a stream", "name another stream"),
+        ("redis://:hush-hush@127.0.0.1:1/exports", "127.0.0.1:1", "start it, or check EXPORTDESK_EVENT_SINK_URL"),
+        ("kafka://127.0.0.1:1/exports", "Connection refused", "start it, or check EXPORTDESK_EVENT_SINK_URL"),
+    ],
+)
+def test_a_sink_that_cannot_be_used(examine, monkeypatch, redis_sink, url, told, mend):
+    with redis_sink.client as client:
+        client.set("text", "x")
+    monkeypatch.setattr("webapp.sinks.kafka.METADATA_SECONDS", 1.0)
+    monkeypatch.setenv("EXPORTDESK_EVENT_SINK_URL", url.format(port=redis_sink.port))
+    verdict, line = examine()[1]["event sink"]
+    assert verdict == "problem"
+    assert told in line
+    assert mend in line
+    assert "hush" not in line
+
+
+def test_a_sink_whose_package_is_not_there(examine, monkeypatch):
+    monkeypatch.setitem(sys.modules, "webapp.sinks.kafka", None)
+    monkeypatch.setenv("EXPORTDESK_EVENT_SINK_URL", "kafka://127.0.0.1/exports")
+    assert examine()[1]["event sink"] == (
+        "problem",
+        "EXPORTDESK_EVENT_SINK_URL needs the package confluent-kafka "
+        "→ install exportdesk with its extra kafka: pip install '.[kafka]'",
+    )
+
+
+def test_a_change_log_that_nobody_sends(examine, desk, monkeypatch, redis_sink):
+    monkeypatch.setenv("EXPORTDESK_EVENT_SINK_URL", redis_sink.url)
+    with sqlite3.connect(desk / "exportdesk.db") as connection:
+        insert = (
+            "INSERT INTO events (id, type, export_id, owner, version, timestamp, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        )
+        hour_ago = (time.time() - 3600) * 1000
+        connection.execute(insert, ("evt_1", "export.created", "exp_1", "usr_1", 1, hour_ago, "{}"))
+    connection.close()
+    verdict, line = examine()[1]["event sink"]
+    assert verdict == "problem"
+    assert ", but it was not sent 1 event, the oldest for 1 h" in line
+
+
 def test_an_old_schema(examine, desk, monkeypatch):
     monkeypatch.setenv("EXPORTDESK_DATABASE_URL", f"sqlite:///{desk}/other.db")
     _, parts = examine()
@@ -88,3 +156,46 @@ def test_settings_that_cannot_be_used(examine, monkeypatch):
     code, parts = examine()
     assert code == 1
     assert parts["settings"][0] == "problem"
+
+
+@pytest.fixture
+def mailing():
+    """A mail server with a password, in a thread of its own: the doctor runs its own loop."""
+    with ThreadPoolExecutor(1) as thread:
+        loop, ready = asyncio.new_event_loop(), queue.SimpleQueue[Any]()
+
+        async def serve() -> None:
+            async with mail_server(has_auth=True) as made:
+                ending = asyncio.Event()
+                ready.put((made, ending))
+                await ending.wait()
+
+        running = thread.submit(loop.run_until_complete, serve())
+        server, ending = ready.get(timeout=PATIENCE)
+        yield server
+        loop.call_soon_threadsafe(ending.set)
+        running.result(timeout=PATIENCE)
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "verdict", "told"),
+    [
+        ("smtp://desk:s3cret%2Fword@127.0.0.1:{port}?starttls=never", "ok", "answers, in plain text"),
+        ("smtp://desk:hush@127.0.0.1:{port}?starttls=never", "problem", "check user and password"),
+        ("smtp://desk:hush@127.0.0.1:{port}", "problem", "?starttls=never"),
+        ("smtps://desk:hush@127.0.0.1:{port}", "problem", "SSL_CERT_FILE names"),
+        ("smtp://desk:hush@127.0.0.1:1", "problem", "check host, port and scheme"),
+    ],
+)
+def test_a_mail_server(examine, monkeypatch, mailing, url, verdict, told):
+    monkeypatch.setenv("EXPORTDESK_SMTP_URL", url.format(port=mailing.port))
+    monkeypatch.setenv("EXPORTDESK_SMTP_FROM", "desk@example.org")
+    found, line = examine()[1]["mail server"]
+    assert (found, "EXPORTDESK_BASE_URL" in line) == ("problem", True)
+    monkeypatch.setenv("EXPORTDESK_BASE_URL", "https://exports.example.org")
+    found, line = examine()[1]["mail server"]
+    assert found == verdict, line
+    assert told in line
+    assert "hush" not in line
+    assert mailing.mails == []

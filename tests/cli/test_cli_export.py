@@ -13,17 +13,24 @@ import termios
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from command_line import COMMAND, environment
 from desks import CONTENT, Desk, finish, with_content
 from desks import desk as desk
 from factories import changed
+from sqlalchemy import update
 
+from webapp import client
 from webapp.client import Problem, Unreachable
 from webapp.commands import patience
+from webapp.commands.export import column_names
+from webapp.commands.failures import Failure
 from webapp.commands.patience import Patience
+from webapp.commands.progress import standing
 from webapp.commands.saving import safe_name
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, FormatWarning, Status, cancel
@@ -31,10 +38,12 @@ from webapp.resources import Resources
 from webapp.settings import Settings
 from webapp.store import exports
 from webapp.store.exports import ListFilter
+from webapp.store.tables import saved_orders
 
 RUNNING: list[subprocess.Popen[bytes] | asyncio.subprocess.Process] = []
 ExportMaker = Callable[..., Awaitable[Export]]
 
+NOTHING_NAMED = "Name a dataset to export, a saved order with --saved, or an export with --again."
 LISTS = """
 [datasets.picked]
 title = "Picked"
@@ -138,6 +147,60 @@ async def test_an_order_is_its_id(desk, folder, resources):
     assert list(folder.iterdir()) == []
 
 
+async def test_a_name_and_a_note(desk, folder, resources):
+    ended = await run(desk, folder, "things", "--name", "For June – 東京", "--note", "First line\nsecond")
+    [export] = await stored(resources)
+    assert (ended.code, ended.out) == (0, f"{export.id}\n")
+    assert (export.name, export.note) == ("For June – 東京", "First line\nsecond")
+
+
+@pytest.mark.parametrize("by", ["name", "id"])
+async def test_a_saved_order(desk, folder, resources, by):
+    saved = await asyncio.to_thread(desk.client.save_order, "For – 東京", "things", format="jsonl", params={"most": 3})
+    ended = await run(desk, folder, "--saved", getattr(saved, by))
+    [export] = await stored(resources)
+    assert (ended.code, ended.out) == (0, f"{export.id}\n")
+    assert (export.name, export.format, export.params["most"]) == ("For – 東京", "jsonl", 3)
+
+
+async def test_a_saved_order_that_no_longer_fits(desk, folder, resources):
+    saved = await asyncio.to_thread(desk.client.save_order, "Weekly", "things")
+    async with resources.store.transaction():
+        gone = update(saved_orders).where(saved_orders.c.id == saved.id).values(dataset="sold")
+        await resources.store.execute(gone)
+    ended = await run(desk, folder, "--saved", "Weekly")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.endswith(f" Change it at {desk.url}/saved-orders.\n")
+
+
+WAITING = client.Export(
+    id="exp_1", dataset="things", params={}, format="csv", options={}, status="QUEUED", version=2, attempt=0,
+    progress=None, rows_done=0, rows_total=None, bytes=0, eta_seconds=None, queue_position=3,
+    created_at=datetime(2026, 1, 31, tzinfo=UTC), file=None, error=None, owner="usr_1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"queue_position": None}, "Waiting in the queue"),
+        ({}, "Waiting in the queue, 3rd in line"),
+        (
+            {"expected_start_at": datetime(2026, 1, 31, 14, 5, 59, tzinfo=UTC)},
+            "Waiting in the queue, 3rd in line, starts at about 14:05Z",
+        ),
+        ({"queue_paused": True}, "Waiting in the queue, 3rd in line; an admin has paused the queue"),
+        (
+            {"retry_at": datetime(2026, 1, 31, 14, 5, 59, tzinfo=UTC)},
+            "It failed and is tried again at 14:05:59Z",
+        ),
+        ({"status": "PENDING"}, "Ordered"),
+    ],
+)
+def test_what_is_said_while_it_waits(changes, said):
+    assert standing(msgspec.structs.replace(WAITING, **changes)) == said
+
+
 async def test_from_the_order_to_the_file(desk, folder, worker):
     ended = await run(desk, folder, "things", "--param", "most=3", "-o", "things.csv")
     assert (ended.code, ended.out) == (0, "things.csv\n")
@@ -157,6 +220,27 @@ async def test_lists_options_and_the_format_by_the_name_of_the_file(desk, folder
     assert gzip.decompress((folder / "some.jsonl.gz").read_bytes()).splitlines() == [b'{"id":1}', b'{"id":3}']
     ended = await run(desk, folder, "picked", "--param", "ids=2", "-o", "-")
     assert (ended.code, ended.out) == (0, "id\r\n2\r\n")
+
+
+async def test_columns_are_chosen_and_ordered(desk, folder, worker):
+    ended = await run(desk, folder, "things", "--param", "most=2", "--columns", "price, id", "-o", "-")
+    assert (ended.code, ended.out) == (0, "price,id\r\n0.25,1\r\n0.5,2\r\n")
+    ended = await run(desk, folder, "things", "--columns", "id,weight")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "--columns: There is no column weight; there are: id, name, price, made\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("a", ["a"]), ('a, "b,c"', ["a", "b,c"]), ('"say ""so""",東京', ['say "so"', "東京"]), (" ", [])],
+)
+def test_columns_are_written_as_in_csv(text, names):
+    assert column_names(text) == names
+
+
+def test_columns_that_cannot_be_read():
+    with pytest.raises(Failure, match="in quotes, as in CSV"):
+        column_names('a,"b')
 
 
 async def test_an_export_that_fails(desk, folder, worker):
@@ -546,13 +630,17 @@ async def test_mistakes_are_told_as_arguments(desk, folder, resources):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "Name a dataset to export, or an export with --again."),
-        (["things", "--again", "exp_1"], "Name a dataset to export, or an export with --again."),
-        (["", "-o", "x"], "Name a dataset to export, or an export with --again."),
+        ([], NOTHING_NAMED),
+        (["things", "--again", "exp_1"], NOTHING_NAMED),
+        (["things", "--saved", "Weekly"], NOTHING_NAMED),
+        (["", "-o", "x"], NOTHING_NAMED),
         (["--again", "../exports"], "--again takes the id of an export, such as exp_"),
         ([b"\xff", "-o", "x"], "The arguments are not valid UTF-8."),
         (["things", "-o", ""], "-o needs the name of a file or folder, or -"),
-        (["--again", "exp_1", "--format", "csv"], "--again takes an export as it was ordered"),
+        (["--again", "exp_1", "--format", "csv"], "--again takes an export as it was ordered: leave out "),
+        (["--saved", "Weekly", "--note", "x"], "--saved takes an order as it was saved: leave out "),
+        (["--saved", "Weekly"], "There is no saved order named Weekly. There are: none for you."),
+        (["things", "--name", "x" * 1000], "--name: "),
         (["thing"], "There is no dataset named thing. There are: things, slow, broken, picked."),
         (["things", "--param", "most"], "--param most: write it as NAME=VALUE."),
         (
@@ -602,7 +690,7 @@ async def test_nobody_at_the_address(desk, folder):
     await desk.stop()
     began = time.monotonic()
     ended = await run(desk, folder, "things", "--wait")
-    assert 3 < time.monotonic() - began < 15
+    assert time.monotonic() - began > 3
     assert ended.code == 4
     assert ended.err.splitlines() == [
         "The desk cannot be reached (connection refused). Trying again.",
@@ -633,20 +721,19 @@ def test_patience_has_an_end_and_begins_anew_when_something_was_gained(monkeypat
     began = time.monotonic()
     with pytest.raises(Unreachable):
         patient.call(broken, gained=lambda: gained)
-    assert 6 * 0.3 < time.monotonic() - began < 6
+    assert time.monotonic() - began > 6 * 0.3
     assert "back" not in told
 
 
-def test_a_wait_beyond_the_bound_is_not_begun():
+def test_a_wait_beyond_the_bound_is_not_begun(monkeypatch):
+    monkeypatch.setattr(patience.time, "sleep", lambda seconds: pytest.fail(f"waits for {seconds} s"))
     patient = Patience(lambda _: None, lambda: None)
 
     def busy() -> None:
         raise Problem(503, "UNAVAILABLE", "Back tomorrow.", (), 86_400)
 
-    began = time.monotonic()
     with pytest.raises(Problem):
         patient.call(busy)
-    assert time.monotonic() - began < 1
 
 
 async def test_help_and_readme_document_the_exit_codes(desk, folder):

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from owing import register
 
+from webapp.actions import audit_log
 from webapp.cli import main
 from webapp.domain.callbacks import Endpoint
 from webapp.resources import Resources, open_resources
 from webapp.sealing import Unsealable
 from webapp.settings import read_settings
 from webapp.store import endpoints
+from webapp.store.audit import AuditFilter
 
 OLD, NEW = "the old key, long enough".replace(" ", "-"), "the new key, long enough".replace(" ", "-")
 
@@ -69,6 +71,15 @@ def stored(known: list[Endpoint]) -> list[Endpoint | None]:
     return asyncio.run(read())
 
 
+def audited_last() -> tuple[str, str, Any]:
+    async def read() -> tuple[str, str, Any]:
+        async with opened() as resources:
+            [entry], _ = await audit_log.page(resources, AuditFilter(), limit=1, after=None)
+            return entry.actor, entry.action, entry.details
+
+    return asyncio.run(read())
+
+
 def keys(desk: Path) -> list[str]:
     return desk.read_text(encoding="utf-8").split()
 
@@ -87,6 +98,8 @@ def test_a_rotation_in_two_steps(desk: Path, run: Callable[..., tuple[int, str, 
     code, out, _ = run("key", "finish")
     assert (code, keys(desk)) == (0, [new])
     assert "4 endpoints" in out
+    assert "one that was not\nrestarted since `exportdesk key rotate`" in out
+    assert audited_last() == ("command line", "endpoint.secrets_resealed", {"count": 4})
     assert stat.S_IMODE(desk.stat().st_mode) == 0o600
     assert stored(known + later) == known + later
     assert [path.name for path in desk.parent.iterdir() if path.name.startswith(".secret")] == []

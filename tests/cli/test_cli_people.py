@@ -122,3 +122,45 @@ def test_the_token_stands_alone_on_the_last_line_until_it_is_revoked(desk, run):
     assert run("token", "revoke", token_id)[0] == 0
     assert ask(desk, lambda resources: people.viewer_of_token(resources, token)) is None
     assert run("token", "revoke", token_id)[0] == 2
+
+
+def test_users_are_disabled_let_in_reset_and_deleted(desk, run):
+    run("user", "add", "ana", "--role", "admin")
+    run("user", "add", "bo", "--password-stdin", stdin="a long password\n")
+    assert run("user", "disable", "bo")[0] == 0
+    assert ask(desk, lambda resources: people.sign_in(resources, "bo", "a long password")) is None
+    run("user", "enable", "bo")
+    assert ask(desk, lambda resources: people.sign_in(resources, "bo", "a long password")) is not None
+    _, out, _ = run("user", "reset", "bo")
+    assert out[-1].startswith("http://desk.test/sign-in/once/")
+    assert run("user", "delete", "bo", "--yes")[0] == 0
+    assert run("user", "disable", "bo")[2] == ["There is no user named bo. See: exportdesk user list"]
+    code, _, err = run("user", "disable", "ana")
+    assert (code, err) == (2, ["ana is the only admin. Make somebody else an admin first."])
+
+
+def test_groups_and_grants(run):
+    run("user", "add", "ana")
+    run("group", "add", "Readers")
+    assert run("group", "join", "Readers", "ana")[1] == ["ana is in the group Readers."]
+    assert [line.split() for line in run("group", "list")[1]] == [["GROUP", "MEMBERS"], ["Readers", "ana"]]
+    run("grant", "add", "one", "--group", "Readers")
+    assert next(line for line in run("grant", "list")[1] if line.startswith("one ")).endswith("group Readers")
+    run("grant", "withdraw", "one", "--group", "Readers")
+    assert next(line for line in run("grant", "list")[1] if line.startswith("one ")).endswith("nobody but admins")
+    assert run("grant", "withdraw", "one", "--user", "ana")[0] == 2
+    run("grant", "open", "one")
+    assert next(line for line in run("grant", "list")[1] if line.startswith("one ")).endswith("–")
+    assert run("group", "join", "Writers", "ana")[0] == 2
+    assert run("grant", "add", "nothing", "--user", "ana")[0] == 2
+
+
+def test_a_token_with_scopes_and_an_end(desk, run):
+    run("user", "add", "ana")
+    _, out, _ = run("token", "create", "--user", "ana", "--name", "n", "--scope", "read", "--lifetime", "1d")
+    assert ask(desk, lambda resources: people.viewer_of_token(resources, out[-1])).scopes == {"read"}
+    _, listed, _ = run("token", "list")
+    assert listed[0].split("  ")[0] == "ID"
+    assert " read " in listed[1]
+    assert listed[1].count("Z") == 3, "created, last used, ends"
+    assert run("token", "create", "--user", "ana", "--name", "n", "--lifetime", "soon")[0] == 2

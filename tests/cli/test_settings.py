@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from webapp.domain.alerts import RULES, Alert
 from webapp.settings import BadSettings, Settings, read_settings
 
 
@@ -64,6 +65,27 @@ def test_where_they_cannot_be_kept(tmp_path, url, told):
     assert caught.value.problems == [f"EXPORTDESK_STORAGE_URL: {told}"]
 
 
+def test_where_the_change_log_goes(tmp_path):
+    assert settings(tmp_path).event_sink is None
+    (tmp_path / "sink").write_text("redis://:hush-hush@cache/2/exports\n")
+    found = settings(tmp_path, EVENT_SINK_URL_FILE=str(tmp_path / "sink"))
+    assert str(found.event_sink) == "the stream exports at cache:6379"
+    assert "hush" not in repr(found)
+
+
+def test_where_it_cannot_go(tmp_path):
+    with pytest.raises(BadSettings) as caught:
+        settings(tmp_path, EVENT_SINK_URL="kafka://hush@broker:0/exports", PORT="0")
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        "EXPORTDESK_PORT",
+        "EXPORTDESK_EVENT_SINK_URL",
+        "EXPORTDESK_EVENT_SINK_URL",
+    ]
+    assert "hush" not in str(caught.value)
+    with pytest.raises(BadSettings, match="EVENT_SINK_URL: there is no file /nowhere"):
+        settings(tmp_path, EVENT_SINK_URL="kafkas://broker/exports?ca=/nowhere")
+
+
 def test_credentials_of_a_bucket_may_be_in_files(tmp_path):
     (tmp_path / "secret").write_text("of the file\n")
     path = str(tmp_path / "secret")
@@ -72,3 +94,70 @@ def test_credentials_of_a_bucket_may_be_in_files(tmp_path):
     assert (dict(found.s3_credentials), found.s3_allow_http) == ({"secret_access_key": "of the file"}, True)
     with pytest.raises(BadSettings, match="AWS_SESSION_TOKEN_FILE: cannot read"):
         read_settings({"EXPORTDESK_DATA_DIR": str(tmp_path), "AWS_SESSION_TOKEN_FILE": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "alert", "value"),
+    [
+        ("QUEUE_TIME", "90s", Alert.QUEUE_TIME, 90.0),
+        ("NOTIFICATION_LATENCY", "250ms", Alert.NOTIFICATION_LATENCY, 0.25),
+        ("STORAGE", "75", Alert.STORAGE, 75),
+        ("DEAD_LETTERS", "0", Alert.DEAD_LETTERS, 0),
+        ("NO_WORKER", "3", Alert.NO_WORKER, 3),
+        ("STUCK_EXPORTS", "off", Alert.STUCK_EXPORTS, None),
+    ],
+)
+def test_thresholds_of_alerts(tmp_path: Path, name: str, text: str, alert: Alert, value: float | None):
+    given = {"EXPORTDESK_DATA_DIR": str(tmp_path), f"EXPORTDESK_ALERT_{name}": text}
+    found = read_settings(given).alerts
+    assert found.get(alert) == value
+    others = set(Alert) - {alert}
+    assert {other: found[other] for other in others} == {other: RULES[other].usual for other in others}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("QUEUE_TIME", "90"), ("STORAGE", "100"), ("STORAGE", "90%"), ("NO_WORKER", "0"), ("DEAD_LETTERS", "-1")],
+)
+def test_thresholds_that_make_no_sense(tmp_path: Path, name: str, text: str):
+    given = {"EXPORTDESK_DATA_DIR": str(tmp_path), f"EXPORTDESK_ALERT_{name}": text}
+    with pytest.raises(BadSettings, match=f"EXPORTDESK_ALERT_{name}"):
+        read_settings(given)
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("smtp://mail", ("mail", 587, False, "offered", "", "")),
+        ("smtps://desk:p%40ss@mail:4650", ("mail", 4650, True, "never", "desk", "p@ss")),
+        ("smtp://desk:secret@mail", ("mail", 587, False, "required", "desk", "secret")),
+        ("smtp://desk:secret@mail:25?starttls=never", ("mail", 25, False, "never", "desk", "secret")),
+    ],
+)
+def test_the_mail_server(tmp_path, url, found):
+    (tmp_path / "url").write_text(url)
+    given = settings(tmp_path, SMTP_URL_FILE=str(tmp_path / "url"), SMTP_FROM="desk@example.org")
+    smtp = given.smtp
+    assert smtp is not None
+    assert (smtp.host, smtp.port, smtp.is_tls, smtp.start_tls, smtp.user, smtp.password) == found
+    assert given.mail is None, "nobody said where links lead"
+    assert "secret" not in repr(given) + repr(smtp)
+
+
+@pytest.mark.parametrize(
+    ("url", "sender", "names"),
+    [
+        ("http://desk:secret@mail", "desk", ["SMTP_FROM", "SMTP_URL"]),
+        ("smtp://desk:secret@mail:port", "a@b", ["SMTP_URL"]),
+        ("smtp://desk:secret@", "a@b", ["SMTP_URL"]),
+        ("smtp://desk:secret@mail?starttls=maybe", "a@b", ["SMTP_URL"]),
+        ("smtps://desk:secret@mail?starttls=required", "a@b", ["SMTP_URL"]),
+        ("", "a@b", ["SMTP_FROM"]),
+        ("smtp://mail", "a@b\r\nBcc: c@d", ["SMTP_FROM"]),
+    ],
+)
+def test_mistakes_in_the_mail_server(tmp_path, url, sender, names):
+    with pytest.raises(BadSettings) as caught:
+        settings(tmp_path, SMTP_URL=url, SMTP_FROM=sender)
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [f"EXPORTDESK_{n}" for n in names]
+    assert "secret" not in str(caught.value)

@@ -8,7 +8,7 @@ A package would name it in its pyproject.toml:
 and a catalog would use it so:
 
     [sources.tides]
-    url = "python://tides?step=6"
+    url = "python://tides?step=6&rows=1000"
 
     [datasets.tides]
     title = "Tides"

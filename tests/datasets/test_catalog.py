@@ -15,9 +15,10 @@ from webapp.datasets.declaration import BadCatalog, Catalog, Choice
 from webapp.datasets.demo import make_demo
 from webapp.datasets.sources import READERS
 from webapp.datasets.tables import LineIndex
-from webapp.domain.access import Role
+from webapp.domain.access import Role, Viewer
 from webapp.domain.formats import FORMATS
 
+USER, ADMIN = Viewer("usr_1", "user", Role.USER), Viewer("usr_2", "admin", Role.ADMIN)
 SCHEMES = " or ".join(f"{scheme}://" for scheme in READERS)
 
 GOOD = """
@@ -101,11 +102,11 @@ def test_what_is_left_out_has_defaults(tmp_path: Path) -> None:
 
 def test_a_role_sees_only_its_datasets(tmp_path: Path) -> None:
     catalog = load(tmp_path, GOOD)
-    assert [d.name for d in catalog.datasets_for(Role.USER)] == ["planes"]
-    assert [d.name for d in catalog.datasets_for(Role.ADMIN)] == ["flights", "planes"]
-    assert catalog.dataset_for("flights", Role.USER) is None
-    assert catalog.dataset_for("nothing", Role.ADMIN) is None
-    assert catalog.dataset_for("flights", Role.ADMIN) is catalog.datasets["flights"]
+    assert [d.name for d in catalog.datasets_for(USER)] == ["planes"]
+    assert [d.name for d in catalog.datasets_for(ADMIN)] == ["flights", "planes"]
+    assert catalog.dataset_for("flights", USER) is None
+    assert catalog.dataset_for("nothing", ADMIN) is None
+    assert catalog.dataset_for("flights", ADMIN) is catalog.datasets["flights"]
 
 
 def test_a_relative_path_starts_at_the_folder_of_the_file(tmp_path: Path) -> None:

@@ -266,9 +266,9 @@ def test_urls_that_cannot_be_one(tmp_path, url):
 
 def test_without_duckdb_the_catalog_says_what_to_install(tmp_path, url, monkeypatch):
     monkeypatch.setattr(urls, "find_spec", lambda name: None)
-    with pytest.raises(BadUrl, match=r"install exportdesk\[duckdb\]"):
+    with pytest.raises(BadUrl, match=r"pip install '\.\[duckdb\]'"):
         normalized("duckdb:///x.duckdb", tmp_path)
-    assert "install exportdesk[duckdb]" in failure(url, "SELECT 1").details["detail"]
+    assert "pip install '.[duckdb]'" in failure(url, "SELECT 1").details["detail"]
 
 
 def test_what_does_not_fit_into_memory_goes_to_a_folder_that_is_removed(url, tmp_path, monkeypatch):
@@ -286,3 +286,9 @@ def test_more_than_it_may_use_is_out_of_memory(url, monkeypatch):
     monkeypatch.setattr("webapp.datasets.readers.duckdb_reading.SETTINGS", {"memory_limit": "20MiB", "threads": "2"})
     error = failure(url, "SELECT list(md5(i::VARCHAR)) FROM range(4000000) t(i)")
     assert error.code is ErrorCode.OUT_OF_MEMORY
+
+
+def test_a_csv_line_may_have_almost_two_million_bytes(tmp_path):
+    lines = [("x" * 1_900_000, 1), ("y" * 1_900_000, 2), ("z", 3)]
+    url = csv(tmp_path, "text,n\n" + "".join(f"{cell},{n}\n" for cell, n in lines))
+    assert rows(url, "SELECT text, n FROM files ORDER BY n") == lines

@@ -111,7 +111,7 @@ def test_a_value_gets_its_canonical_form_and_keeps_it(kind: str, raw: Any, value
         ("boolean", "maybe", "Since must be true or false."),
         ("date", "2026-02-30", "Since must be a date like 2026-01-31."),
         ("date", "20260131", "Since must be a date like 2026-01-31."),
-        ("date", "today - 1d", "Since must be a date like 2026-01-31."),
+        ("date", "yesterday", "Since must be a date like 2026-01-31."),
         ("date", 20260131, "Since must be a date like 2026-01-31."),
         ("datetime", "2026-01-31", "Since must be a date and time like 2026-01-31T14:30:00Z."),
         ("datetime", "2026-01-31T24:30", "Since must be a date and time like 2026-01-31T14:30:00Z."),
@@ -317,3 +317,44 @@ def test_midnight_utc_is_not_the_day_of_a_zone_that_is_ahead() -> None:
     late = datetime(2026, 12, 31, 23, 30, tzinfo=UTC)
     values = parse_params(dataset(parameter("date", default="start of year")), {}, today=date(2027, 1, 1), now=late)
     assert values == {"p": "2027-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("words", "day"),
+    [
+        ("start of last week", "2026-11-16"),
+        ("end of week", "2026-11-29"),
+        ("start of next week", "2026-11-30"),
+        ("end of month", "2026-11-30"),
+        ("start of last month", "2026-10-01"),
+        ("end of last month", "2026-10-31"),
+        ("end of next month + 1d", "2027-01-01"),
+        ("start of quarter", "2026-10-01"),
+        ("end of last quarter", "2026-09-30"),
+        ("start of next quarter", "2027-01-01"),
+        ("end of last year", "2025-12-31"),
+        ("end of year", "2026-12-31"),
+    ],
+)
+def test_a_day_may_be_given_in_words(words: str, day: str) -> None:
+    assert parsed(parameter("date"), f" {words} ") == day
+
+
+def test_the_end_of_a_period_is_the_midnight_after_its_last_day() -> None:
+    assert parsed(parameter("datetime"), "end of last month") == "2026-10-31T22:00:00Z"
+    assert parsed(parameter("datetime"), "now - 1h") == "2026-11-29T09:30:15Z"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("date", "now"), ("date", "start of day"), ("date", "today - 99999999d"), ("datetime", "start of century")],
+)
+def test_words_that_are_no_day_are_refused(kind: str, words: str) -> None:
+    assert "must be a date" in refusal(parameter(kind), words)
+
+
+def test_words_keep_to_the_range() -> None:
+    assert (
+        refusal(parameter("date", minimum="today - 7d"), "start of last month") == "Since must be 2026-11-22 or later."
+    )
+    assert parsed(parameter("string"), "today") == "today"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib import metadata
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 
 import example_source
 import pytest
+from patience import PATIENCE
 
+from webapp.datasets.catalog import check_catalog, load_catalog
 from webapp.datasets.columns import Column, Kind
 from webapp.datasets.reading import BadUrl, Cancelled
 from webapp.datasets.sources import describe, missing, normalized, open_rows, preview
@@ -75,12 +77,20 @@ def test_the_worked_example_is_found_by_its_entry_point(installed, tmp_path):
     assert [len(batch) for batch in batches] == [500, 500, 203]
     assert batches[0][1] == ("Husum", datetime(2026, 1, 1, 6, tzinfo=UTC), Decimal("0.1"))
     assert batches[0][4][2] is None
-    short = preview(url, "", {"station": "Husum"}, rows=2, seconds=5)
+    short = preview(url, "", {"station": "Husum"}, rows=2, seconds=PATIENCE)
     assert (len(short.rows), short.truncated) == (2, True)
 
 
-def test_its_docstring_is_what_an_installed_package_says():
-    assert ENTRY_POINTS.split(" = ")[1].strip() in (example_source.__doc__ or "")
+def test_its_docstring_is_what_an_installed_package_and_a_catalog_say(installed, tmp_path):
+    words = example_source.__doc__ or ""
+    assert ENTRY_POINTS.split(" = ")[1].strip() in words
+    path = tmp_path / "exportdesk.toml"
+    path.write_text(dedent(words.partition("a catalog would use it so:\n")[2]), "utf-8")
+    catalog = load_catalog(path, {})
+    assert check_catalog(catalog, path) == []
+    dataset = catalog.datasets["tides"]
+    rows = preview(catalog.source_of(dataset).url, dataset.sql, {"station": "Husum"}, rows=1, seconds=PATIENCE).rows
+    assert rows == (("Husum", datetime(2026, 1, 1, tzinfo=UTC), Decimal(0)),)
 
 
 def test_the_url_names_an_entry_point_that_is_there(installed, tmp_path):
@@ -140,7 +150,7 @@ def refuse(options, sql, params):
 def test_what_a_source_does_wrong_is_one_sentence_and_a_trace_in_the_log(source, opened, capfd):
     error = failure(source(opened))
     assert error.code is ErrorCode.QUERY_ERROR
-    assert error.details == {"detail": "the Python source thing failed; the worker's log says why"}
+    assert error.details == {"detail": "the Python source thing failed; the desk's log says why"}
     assert "Traceback" in capfd.readouterr().err
 
 
@@ -190,11 +200,9 @@ def test_cancelling_ends_a_source_that_waits(source):
     with open_rows(source(Waiting()), "", {}) as reader:
         timer = threading.Timer(0.1, reader.cancel)
         timer.start()
-        started = time.monotonic()
         with pytest.raises(Cancelled):
             for _ in reader.batches():
                 pass
-        assert time.monotonic() - started < 2
         timer.join()
 
 

@@ -47,7 +47,7 @@ class Middle(random.Random):
 def delivery(**changes: Any) -> Delivery:
     fields = {"id": "dlv_1", "event_id": "evt_1", "event_type": "export.created", "export_id": "exp_1"}
     made = Delivery(**fields, endpoint_id="end_1", state=DeliveryState.PENDING, created_at=AT, next_attempt_at=AT)
-    return replace(made, **changes)
+    return made._replace(**changes)
 
 
 def endpoint(**changes: Any) -> Endpoint:
@@ -108,8 +108,8 @@ def test_the_longer_of_schedule_and_retry_after_counts_up_to_an_hour(
 def test_a_success_ends_the_delivery() -> None:
     before = delivery(attempts=3, failures=2, lease_until=AT)
     after = after_attempt(before, OK, STANDARD, at=AT, dice=Middle())
-    expected = replace(before, state=DeliveryState.SUCCEEDED, completed_at=AT, failures=0, lease_until=None)
-    assert after == replace(expected, next_attempt_at=None, last_status=200)
+    expected = before._replace(state=DeliveryState.SUCCEEDED, completed_at=AT, failures=0, lease_until=None)
+    assert after == expected._replace(next_attempt_at=None, last_status=200)
 
 
 def test_a_failure_is_tried_again_and_says_why() -> None:

@@ -54,6 +54,16 @@ def test_what_is_wrong_is_named_by_its_field(name, value):
     assert [error.field for error in caught.value.errors] == [f"options.{name}"]
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_columns_are_an_option_of_every_format_and_told_only_when_chosen(format):
+    chosen = parse_options({"columns": ["b", "a"]}, format, defaults=PERSON_DEFAULTS)
+    assert chosen.columns == ("b", "a")
+    told = options_json(chosen, format)
+    assert told["columns"] == ["b", "a"]
+    assert parse_options(told, format, defaults=PERSON_DEFAULTS) == chosen
+    assert "columns" not in options_json(PERSON_DEFAULTS, format)
+
+
 def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(Invalid) as caught:
         parse_options({"bom": 1, "x": 2}, "csv", defaults=API_DEFAULTS)

@@ -184,9 +184,9 @@ def test_a_retried_timeout_is_no_longer_expired():
     assert exports.retry_by_hand(an_export(Status.EXPIRED), at=LATER).expired_at is None
 
 
-def test_cancelling_takes_back_the_retry_time():
-    cancelled = exports.cancel(an_export(Status.QUEUED, retry_at=LATER), at=LATER)
-    assert (cancelled.retry_at, cancelled.phase) == (None, None)
+def test_cancelling_takes_back_the_retry_time_and_its_reason():
+    cancelled = exports.cancel(an_export(Status.QUEUED, retry_at=LATER, error=LOST), at=LATER)
+    assert (cancelled.retry_at, cancelled.phase, cancelled.error) == (None, None, None)
 
 
 def test_when_the_file_is_gone_its_description_is_too():
@@ -353,8 +353,8 @@ def test_the_event_of_every_status(export: Export, expected: str):
 
 CONTRACT = """id dataset params format options status version attempt progress rows_done rows_total bytes eta_seconds
 queue_position created_at queued_at started_at completed_at expired_at cancelled_at file error warnings owner"""
-ADDED = {"phase", "retry_at", "expected_start_at"}
-"""Not in interfaces.md, but shown by the pages: what is being done, when the next try comes and when it may start."""
+ADDED = {"phase", "retry_at", "expected_start_at", "queue_paused", "name", "note"}
+"""Not in interfaces.md, but shown by the pages: what is done, when it is tried again or may start, its name."""
 FILE_FIELDS = ["name", "size", "rows", "sha256", "content_type", "expires_at", "download_url"]
 
 
@@ -406,8 +406,8 @@ def test_every_error_has_a_sentence_without_blanks_left(code: ErrorCode):
 
 def test_the_documented_codes_are_all_there():
     documented = (
-        "TIMEOUT RETENTION SOURCE_UNREACHABLE QUERY_ERROR BAD_PARAMETER TOO_MANY_ROWS TOO_LARGE DISK_FULL "
-        "STORAGE_ERROR OUT_OF_MEMORY WORKER_LOST FORMAT_LIMIT INTERNAL"
+        "TIMEOUT RETENTION SOURCE_UNREACHABLE QUERY_ERROR BAD_PARAMETER COLUMN_GONE TOO_MANY_ROWS TOO_LARGE "
+        "DISK_FULL STORAGE_ERROR OUT_OF_MEMORY WORKER_LOST FORMAT_LIMIT NOT_GRANTED INTERNAL"
     )
     assert {code.value for code in ErrorCode} == set(documented.split()) == {code.value for code in SENTENCES}
     assert set(ErrorCode) >= RETRIABLE

@@ -18,11 +18,11 @@ async def test_an_export_whose_worker_is_killed_ends_success_once(
     victim = start_worker("exports")
     start_worker("callbacks")
     export = await order_slow(resources, user, 2_000_000)
-    await until(resources, export, seconds=20, having=lambda e: e.status is Status.PROCESSING and e.rows_done > 0)
+    await until(resources, export, having=lambda e: e.status is Status.PROCESSING and e.rows_done > 0)
     victim.kill()
     victim.wait()
     start_worker("exports")
-    ended = await until(resources, export, seconds=90, having=lambda e: e.status is Status.SUCCESS)
+    ended = await until(resources, export, having=lambda e: e.status is Status.SUCCESS)
 
     assert (ended.attempt, ended.rows_done) == (2, 2_000_000)
     assert ended.file is not None
@@ -40,13 +40,13 @@ async def test_a_worker_that_is_told_to_stop_hands_back_and_the_next_one_goes_on
 ) -> None:
     first = start_worker("exports")
     export = await order_slow(resources, user, 2_000_000)
-    await until(resources, export, seconds=20, having=lambda e: e.status is Status.PROCESSING and e.rows_done > 0)
+    await until(resources, export, having=lambda e: e.status is Status.PROCESSING and e.rows_done > 0)
     first.send_signal(signal.SIGTERM)
     assert first.wait(10) == 0
     given_back = await until(resources, export, seconds=1, having=lambda e: e.status is Status.QUEUED)
     assert (given_back.failures, given_back.retry_at) == (0, None)
     start_worker("exports")
-    ended = await until(resources, export, seconds=80, having=lambda e: e.status is Status.SUCCESS)
+    ended = await until(resources, export, having=lambda e: e.status is Status.SUCCESS)
     assert ended.attempt == 2
 
 
@@ -57,5 +57,5 @@ async def test_a_wiped_broker_loses_no_order(resources: Resources, user: Viewer,
     start_worker("exports")
     start_worker("callbacks")
     for export in ordered:
-        ended = await until(resources, export, seconds=80, having=lambda e: e.status is Status.SUCCESS)
+        ended = await until(resources, export, having=lambda e: e.status is Status.SUCCESS)
         assert ended.attempt == 1

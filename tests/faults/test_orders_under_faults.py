@@ -139,7 +139,7 @@ async def test_what_was_taken_ends_once(
             for export_id in taken:
                 export = await rows.get(resources.store, export_id)
                 assert export is not None, "it was taken, and is not there"
-                await until(resources, export, seconds=30 + ORDERS, having=lambda e: e.status is Status.SUCCESS)
+                await until(resources, export, having=lambda e: e.status is Status.SUCCESS)
     async with resources.store.connection():
         assert await resources.store.fetch_val(select(func.count()).select_from(exports)) == len(set(taken)) == ORDERS
     ended = await rows.any_of(resources.store, taken)

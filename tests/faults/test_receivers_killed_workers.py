@@ -74,7 +74,7 @@ async def test_a_worker_killed_between_request_and_record(resources: Resources, 
         await owe(resources, await register(resources, made.url))
         victim = start_worker()
         victims.append(victim)
-        await made.until(1, seconds=20)
+        await made.until(1)
         await asyncio.to_thread(victim.wait)
         (killed,) = await until(resources, lambda found: True)
         (attempt,) = await all_attempts(resources)
@@ -83,7 +83,7 @@ async def test_a_worker_killed_between_request_and_record(resources: Resources, 
         await asyncio.sleep(2)
         assert len(made.requests) == 1
         await let_leases_run_out(resources)
-        (delivery,) = await until(resources, all_are("succeeded"), seconds=20)
+        (delivery,) = await until(resources, all_are("succeeded"))
     assert (delivery.attempts, delivery.failures) == (2, 0)
     assert [one.id for one in made.requests] == [delivery.event_id] * 2
     first, second = await all_attempts(resources)
@@ -98,12 +98,12 @@ async def test_workers_killed_at_any_moment_lose_nothing(resources: Resources, s
             await owe(resources, await register(resources, made.url, rate=50), 50)
         for wanted in (20, 80, 140):
             victim = start_worker()
-            await made.until(wanted, seconds=20)
+            await made.until(wanted)
             victim.kill()
             await asyncio.to_thread(victim.wait)
             await let_leases_run_out(resources)
         start_worker()
-        found = await until(resources, all_are("succeeded"), seconds=40)
+        found = await until(resources, all_are("succeeded"))
     sent = Counter(one.id for one in made.requests)
     assert set(sent) == {one.event_id for one in found}
     assert all(sent[one.event_id] <= one.attempts for one in found)
@@ -118,14 +118,14 @@ async def test_a_worker_that_is_told_to_stop_breaks_off_what_hangs_within_second
     async with receiver(receivers.hang) as made:
         await owe(resources, await register(resources, made.url, time_limit=30.0), 3)
         worker = start_worker()
-        await made.until(3, seconds=20)
+        await made.until(3)
         worker.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(worker.wait, 15) == 0
         found = await until(resources, lambda found: True)
         assert {(one.state, one.lease_until, one.failures) for one in found} == {(DeliveryState.PENDING, None, 0)}
         made.behave = answer(204)
         start_worker()
-        await until(resources, all_are("succeeded"), seconds=20)
+        await until(resources, all_are("succeeded"))
 
 
 async def test_a_broker_wiped_in_mid_flight_loses_nothing_and_doubles_nothing(
@@ -137,13 +137,13 @@ async def test_a_broker_wiped_in_mid_flight_loses_nothing_and_doubles_nothing(
             await owe(resources, endpoint, 60)
         start_worker()
         for wanted in (20, 60, 100, 140):
-            await made.until(wanted, seconds=20)
+            await made.until(wanted)
             await resources.redis.flushall()
         for endpoint in endpoints:
             await owe(resources, endpoint, 5)
         await queue.wake(resources.redis, queue.QueueName.CALLBACKS)
         await resources.redis.flushall()
-        found = await until(resources, all_are("succeeded"), seconds=30)
+        found = await until(resources, all_are("succeeded"))
     assert Counter(one.id for one in made.requests) == Counter(one.event_id for one in found)
     assert {one.attempts for one in found} == {1}
 
@@ -153,6 +153,6 @@ async def test_two_workers_share_the_limits_of_an_endpoint(resources: Resources,
         await owe(resources, await register(resources, made.url, max_in_flight=4, rate=500), 100)
         start_worker()
         start_worker()
-        found = await until(resources, all_are("succeeded"), seconds=30)
+        found = await until(resources, all_are("succeeded"))
     assert made.most_at_once == 4
     assert {one.attempts for one in found} == {1}

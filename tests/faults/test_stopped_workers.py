@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from worker_processes import WorkerStarter, order_slow, until
 
 from webapp import bus
@@ -55,7 +56,7 @@ def working_child(resources: Resources, export: Export, pid: int) -> int:
 
 
 async def soon(is_so: Callable[[], bool], what: str) -> None:
-    for _ in range(400):
+    for _ in range(2400):
         if is_so():
             return
         await asyncio.sleep(0.05)
@@ -78,7 +79,7 @@ async def hints_of(resources: Resources, export: Export) -> AsyncIterator[list[b
 
     listening = asyncio.Event()
     task = asyncio.create_task(hear())
-    await asyncio.wait_for(listening.wait(), 5)
+    await asyncio.wait_for(listening.wait(), PATIENCE)
     yield heard
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -90,19 +91,19 @@ async def test_a_worker_that_wakes_up_after_its_export_is_done_changes_nothing(
     """Its child has gone on meanwhile and offers a whole file."""
     stopped = start_worker("exports")
     export = await order_slow(resources, user, ROWS)
-    first = await until(resources, export, seconds=20, having=lambda e: e.rows_done > 0)
+    first = await until(resources, export, having=lambda e: e.rows_done > 0)
     child = working_child(resources, first, stopped.pid)
     stopped.send_signal(signal.SIGSTOP)
     await give_up(resources, export)
     start_worker("exports")
-    done = await until(resources, export, seconds=60, having=lambda e: e.status is Status.SUCCESS)
+    done = await until(resources, export, having=lambda e: e.status is Status.SUCCESS)
     await soon(lambda: not is_running(child), "the child of the stopped worker still writes")
 
     async with hints_of(resources, export) as heard:
         stopped.send_signal(signal.SIGCONT)
         await soon(lambda: os.listdir(resources.storage.folder / ".part") == [], "its temporary file is still there")
         await asyncio.sleep(1.5)
-    assert heard == []
+    assert [hint for hint in heard if hint.version] == [], "at most that somebody may look again, at what is as it was"
     assert stopped.poll() is None
     await assert_one_history(resources, export, done)
 
@@ -113,13 +114,13 @@ async def test_a_worker_that_wakes_up_beside_its_successor_ends_its_child_and_le
     """Its child stood still too, and still does: it does not end by itself. The successor pauses meanwhile."""
     stopped = start_worker("exports")
     export = await order_slow(resources, user, ROWS)
-    first = await until(resources, export, seconds=20, having=lambda e: e.rows_done > 0)
+    first = await until(resources, export, having=lambda e: e.rows_done > 0)
     child = working_child(resources, first, stopped.pid)
     for pid in (stopped.pid, child):
         os.kill(pid, signal.SIGSTOP)
     await give_up(resources, export)
     successor = start_worker("exports")
-    await until(resources, export, seconds=20, having=lambda e: e.attempt == 2 and e.rows_done > 0)
+    await until(resources, export, having=lambda e: e.attempt == 2 and e.rows_done > 0)
     successor.send_signal(signal.SIGSTOP)
     second = await until(resources, export, seconds=1, having=lambda e: e.status is Status.PROCESSING)
     stopped.send_signal(signal.SIGCONT)
@@ -127,7 +128,7 @@ async def test_a_worker_that_wakes_up_beside_its_successor_ends_its_child_and_le
     assert await until(resources, export, seconds=1, having=lambda e: True) == second
     successor.send_signal(signal.SIGCONT)
     await soon(lambda: not resources.storage.temporary(export.id, 1).exists(), "its temporary file is still there")
-    done = await until(resources, export, seconds=60, having=lambda e: e.status is Status.SUCCESS)
+    done = await until(resources, export, having=lambda e: e.status is Status.SUCCESS)
     assert done.version == second.version + 1
     assert stopped.poll() is None
     await assert_one_history(resources, export, done)
@@ -135,7 +136,7 @@ async def test_a_worker_that_wakes_up_beside_its_successor_ends_its_child_and_le
 
 async def give_up(resources: Resources, export: Export) -> None:
     """Sweeps until the attempt of the worker that stands still is over."""
-    for _ in range(100):
+    for _ in range(1200):
         if (await sweep(resources))["given up"]:
             return
         await asyncio.sleep(0.1)

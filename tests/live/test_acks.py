@@ -10,12 +10,13 @@ import pytest
 from api.problem_documents import problem_of
 from factories import stored_export
 from owing import register
-from selectolax.lexbor import LexborHTMLParser
-from sqlalchemy import delete, select
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+from sqlalchemy import delete, select, update
 
 from webapp.actions import exports
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export, Status
+from webapp.domain.limits import PAGE_SIZE
 from webapp.resources import Resources
 from webapp.store.tables import audit_log, client_acks, events
 
@@ -29,8 +30,15 @@ async def confirmed(resources: Resources) -> list[Any]:
         return await resources.store.fetch_all(select(client_acks))
 
 
+async def live(client: httpx.AsyncClient, path: str) -> LexborNode:
+    element = LexborHTMLParser((await client.get(path)).text).css_first("#live")
+    assert element is not None
+    return element
+
+
 async def events_of(client: httpx.AsyncClient, path: str) -> list[str]:
-    content = LexborHTMLParser((await client.get(path)).text).css_first("#live-content")
+    """What an answer brings to a page that showed nothing."""
+    content = (await live(client, f"{path}/live?after=0")).css_first("#live-content")
     assert content is not None
     return (content.attributes.get("data-events") or "").split()
 
@@ -41,10 +49,49 @@ async def cancelled(resources: Resources, user: Viewer, make_export: ExportMaker
     return await exports.cancel(resources, user, export.id)
 
 
-async def test_a_page_names_the_newest_events_it_shows(client: httpx.AsyncClient, cancelled: Export) -> None:
+async def test_an_answer_names_the_newest_events_that_it_shows(client: httpx.AsyncClient, cancelled: Export) -> None:
     logged = (await client.get(f"/api/v1/exports/{cancelled.id}/events")).json()["items"]
-    for path in ("/exports", f"/exports/{cancelled.id}", f"/exports/{cancelled.id}/live?poll=1"):
+    for path in ("/exports", f"/exports/{cancelled.id}"):
         assert await events_of(client, path) == [event["id"] for event in reversed(logged)], path
+        assert (await live(client, path)).css("[data-events]") == [], "what is on a page from the start is no news"
+
+
+@pytest.mark.parametrize("way", ["data-fallback", "hx-get"])
+@pytest.mark.parametrize("place", ["list", "export"])
+async def test_however_much_happens_meanwhile_an_answer_brings_what_the_page_has_not_shown(
+    client: httpx.AsyncClient,
+    resources: Resources,
+    user: Viewer,
+    other: Viewer,
+    make_export: ExportMaker,
+    place: str,
+    way: str,
+) -> None:
+    export, meanwhile = await make_export(Status.QUEUED), await make_export(Status.PENDING, owner=other)
+    shown = await live(client, "/exports" if place == "list" else f"/exports/{export.id}")
+    await exports.cancel(resources, user, export.id)
+    async with resources.store.transaction():
+        await resources.store.execute(update(events).where(events.c.export_id == meanwhile.id).values(seq=5000))
+    content = (await live(client, str(shown.attributes[way]))).css_first("#live-content")
+    [ended] = (await client.get(f"/api/v1/exports/{export.id}/events")).json()["items"][-1:]
+    assert ended["type"] == "export.cancelled"
+    assert content is not None
+    assert content.attributes.get("data-events") == ended["id"]
+
+
+async def test_old_events_of_a_row_that_comes_into_sight_are_no_news(
+    client: httpx.AsyncClient, resources: Resources, user: Viewer, make_export: ExportMaker
+) -> None:
+    """They would count as news that took as long to arrive as they are old."""
+    first, *_, last = [await make_export(Status.SUCCESS) for _ in range(PAGE_SIZE)] + [await make_export(Status.QUEUED)]
+    shown = await live(client, "/exports")
+    ids = [row.attributes["data-export"] for row in shown.css("[data-export]")]
+    assert last.id in ids
+    assert first.id not in ids
+    await exports.delete(resources, user, str(ids[-1]))
+    after = await live(client, str(shown.attributes["data-fallback"]))
+    assert first.id in {row.attributes["data-export"] for row in after.css("[data-export]")}
+    assert after.css("[data-events]") == []
 
 
 async def test_what_a_page_confirms_is_kept_once(

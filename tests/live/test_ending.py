@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from patience import PATIENCE
 
 from webapp.ending import end, go_on
 
@@ -23,7 +24,7 @@ async def deaf(times: int) -> None:
 async def test_it_ends_however_often_it_did_not_notice(times: int) -> None:
     task = asyncio.create_task(deaf(times))
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await end(task, again=0.01)
     assert task.cancelled()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from patience import PATIENCE
 
 from webapp import bus, queue
 from webapp.live.hub import BLIND_POLL_SECONDS, MAX_CHANGED, Changes, Hub
@@ -25,7 +26,7 @@ async def hub(resources: Resources) -> AsyncIterator[Hub]:
         yield running
 
 
-async def eventually(is_so: Callable[[], bool], seconds: float = 5) -> float:
+async def eventually(is_so: Callable[[], bool], seconds: float = PATIENCE) -> float:
     """How long it took to become so."""
     started = time.monotonic()
     while not is_so():
@@ -96,7 +97,7 @@ async def test_a_hint_between_two_looks_is_kept(hub: Hub, resources: Resources) 
 
 async def test_a_wait_that_is_given_up_loses_nothing(hub: Hub, resources: Resources) -> None:
     with hub.reader(owner="usr_a") as reader:
-        waiting = asyncio.create_task(reader.changes(5))
+        waiting = asyncio.create_task(reader.changes(PATIENCE))
         await asyncio.sleep(0.05)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -120,13 +121,13 @@ async def test_readers_that_left_are_forgotten(hub: Hub) -> None:
 async def test_after_a_cut_everything_is_read_again(hub: Hub, resources: Resources) -> None:
     with hub.reader(owner="usr_a", ids=frozenset({"exp_1"})) as one, hub.reader(owner=None) as all_of_them:
         await cut(resources)
-        assert await one.changes(3) == EVERYTHING
-        assert await all_of_them.changes(3) == EVERYTHING
+        assert await one.changes(PATIENCE) == EVERYTHING
+        assert await all_of_them.changes(PATIENCE) == EVERYTHING
         await eventually(lambda: hub.is_connected)
         await asyncio.sleep(0.1)
         await one.changes(0)
         await tell(resources, "exp_1")
-        found = await one.changes(3)
+        found = await one.changes(PATIENCE)
         assert found is not None
         assert "exp_1" in found.ids
 
@@ -136,10 +137,10 @@ async def test_a_hint_that_was_sent_into_the_cut_is_made_good(hub: Hub, resource
     with hub.reader(owner="usr_a") as reader:
         await cut(resources)
         await tell(resources, "exp_1")
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE
         while not hub.is_connected and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
-        found = await reader.changes(3)
+        found = await reader.changes(PATIENCE)
         assert found is not None
         assert found.everything
 
@@ -160,16 +161,18 @@ async def test_without_a_broker_readers_look_often(
     assert hub.patience(15) == 15
     monkeypatch.setattr("webapp.bus.listen", refused)
     with hub.reader(owner="usr_a") as reader:
-        waiting = asyncio.create_task(reader.changes(15))
+        waiting = asyncio.create_task(reader.changes(2 * PATIENCE))
         await asyncio.sleep(0.05)
         await cut(resources)
-        assert await asyncio.wait_for(waiting, 3) == EVERYTHING, "who waits for hints is told that none will come"
+        assert await asyncio.wait_for(waiting, PATIENCE) == EVERYTHING, (
+            "who waits for hints is told that none will come"
+        )
         await eventually(lambda: not hub.is_connected)
         assert hub.patience(15) == BLIND_POLL_SECONDS
         assert hub.patience(0.2) == 0.2
         assert await reader.changes(0.5) is None, "and told once, not at every try"
     monkeypatch.undo()
-    await eventually(lambda: hub.is_connected, 8)
+    await eventually(lambda: hub.is_connected)
     assert hub.patience(15) == 15
 
 
@@ -185,7 +188,7 @@ async def test_a_hub_may_start_before_its_broker(resources: Resources, monkeypat
         assert hub.patience(15) == BLIND_POLL_SECONDS
         with hub.reader(owner="usr_a") as reader:
             monkeypatch.undo()
-            assert await reader.changes(5) == EVERYTHING
+            assert await reader.changes(PATIENCE) == EVERYTHING
             assert hub.is_connected
 
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from factories import ASGITransport, stored_export
 from fresh_stores import EMPTY, opened_store, person
+from selectolax.lexbor import LexborHTMLParser
 
 from webapp.actions import people
 from webapp.app import build_app, serving
@@ -69,10 +70,16 @@ async def test_the_late_one_is_told_by_pages_and_by_streams(desk: Resources, out
         assert [event["id"] for event in seen][-1] == early
         assert [event.id async for batch in replay.news() for event in batch] == [early]
 
+        shown = LexborHTMLParser((await client.get("/exports")).text).css_first("#live")
+        assert shown is not None
         await slow.commit()
+        await outsiders[0].execute("UPDATE exports SET version = 51")
+        await outsiders[0].execute("UPDATE events SET timestamp = timestamp - 60000")  # they ask a minute later
         after = json.loads((await client.get("/api/v1/events", params={"after": early})).text)["items"]
         assert late in {event["id"] for event in after}
         assert early not in {event["id"] for event in after}
+        answer = LexborHTMLParser((await client.get(str(shown.attributes["data-fallback"]))).text)
+        assert late in str(answer.css_first("#live-content").attributes["data-events"])  # type: ignore[union-attr]
         assert [event.id async for batch in replay.news() for event in batch] == [late]
         resumed = await replay_from(desk.store, early, owner=who.id)
         assert late in [event.id async for batch in resumed.news() for event in batch]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +17,7 @@ from live.sse_reading import opened
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from webapp.domain.exports import Export, Status
-from webapp.pages.live import FALLBACK_LONGEST, REST_SECONDS, STREAM_AGAIN_EVERY
+from webapp.pages.live import FALLBACK_LONGEST, REST_SECONDS, ROW_PACE, STREAM_AGAIN_EVERY, list_pace, paced
 from webapp.resources import Resources
 from webapp.settings import LiveStrategy
 from webapp.store import events
@@ -97,7 +98,8 @@ async def test_what_is_over_is_silent(client: httpx.AsyncClient, make_export: Ex
     for path, question in product(("/exports", f"/exports/{export.id}"), questions):
         element = await live(client, path + question)
         assert not any(name in element.attributes for name in DRIVING)
-        assert not element.css("[hx-get], [hx-trigger], [hx-sse\\:connect], [data-active]")
+        asks = element.css("[hx-get], [hx-trigger], [hx-sse\\:connect], [data-active]")
+        assert {one.tag for one in asks} <= {"input"}, "only a field in which a person types asks for anything"
 
 
 async def test_one_stream_per_page_and_never_one_per_row(client: httpx.AsyncClient, make_export: ExportMaker) -> None:
@@ -280,3 +282,17 @@ async def test_a_page_of_somebody_else_is_not_there(
     assert (await other_client.get(f"/exports/{export.id}/live?poll=1")).status_code == 404
     assert (await anonymous.get(f"/exports/{export.id}/live?poll=1")).status_code == 401
     assert (await anonymous.get("/exports/live?poll=1")).status_code == 401
+
+
+async def test_a_list_on_which_much_moves_is_sent_less_often(make_export: ExportMaker) -> None:
+    exports = [await make_export(status) for status in (*[Status.PROCESSING] * 6, *OVER)]
+    assert list_pace({"exports": exports}) == pytest.approx(6 * ROW_PACE)
+    assert list_pace({"exports": exports[6:]}) == 0
+
+    async def read() -> Mapping[str, Any]:
+        return {"exports": exports}
+
+    when_it_is_time, began = paced(read, list_pace), time.monotonic()
+    for _ in range(3):
+        await when_it_is_time()
+    assert time.monotonic() - began >= 2 * 6 * ROW_PACE

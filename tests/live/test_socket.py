@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import uvicorn
+from cli.command_line import free_port
+from patience import PATIENCE
+from processes import web_process
 from sqlalchemy import func, select
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.http11 import Response
 
 from webapp.actions import exports, people, reminders
 from webapp.domain.access import Viewer
@@ -20,17 +27,20 @@ from webapp.domain.exports import Export, Status
 from webapp.domain.tallies import Metric
 from webapp.live.socket import BURST, MESSAGE_BYTES, Close
 from webapp.resources import Resources
+from webapp.settings import Settings
 from webapp.store.tables import client_acks, tallies
+from webapp.web.handshakes import Handshakes
 from webapp.web.security import SESSION_COOKIE
 
 ExportMaker = Callable[..., Awaitable[Export]]
 Opener = Callable[..., Any]
+UNKNOWN = "evt_" + "0" * 26
 
 
 @pytest.fixture
 async def address(app: Any) -> AsyncIterator[str]:
     """The application behind uvicorn, as `exportdesk web` runs it."""
-    config = uvicorn.Config(app, port=0, lifespan="off", log_config=None, ws="websockets-sansio")
+    config = uvicorn.Config(app, port=0, lifespan="off", log_config=None, ws=Handshakes)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     while not server.started:
@@ -56,7 +66,7 @@ def dial(address: str, resources: Resources) -> Opener:
 
 
 async def said(socket: ClientConnection) -> dict[str, Any]:
-    return json.loads(await asyncio.wait_for(socket.recv(), 5))  # type: ignore[no-any-return]
+    return json.loads(await asyncio.wait_for(socket.recv(), PATIENCE))  # type: ignore[no-any-return]
 
 
 async def subscribe(socket: ClientConnection, **wanted: Any) -> dict[str, Any]:
@@ -68,7 +78,7 @@ async def closed(socket: ClientConnection) -> int:
     """The code it is closed with, whatever is said before."""
     try:
         while True:
-            await asyncio.wait_for(socket.recv(), 5)
+            await asyncio.wait_for(socket.recv(), PATIENCE)
     except ConnectionClosed as error:
         return error.rcvd.code if error.rcvd else 1006
 
@@ -121,7 +131,7 @@ async def test_a_client_that_comes_back_is_told_what_it_missed(
 
 async def test_a_past_that_is_gone_is_a_reset(dial: Opener, user: Viewer) -> None:
     async with dial(user) as socket:
-        assert await subscribe(socket, after="evt_" + "0" * 26) == {"type": "reset"}
+        assert await subscribe(socket, after=UNKNOWN) == {"type": "reset"}
 
 
 async def test_only_ones_own_events_are_told_but_an_admin_may_ask_for_all(
@@ -151,7 +161,7 @@ async def test_a_confirmation_is_recorded_once_with_its_latency(
         await exports.cancel(resources, user, export.id)
         event = await said(socket)
         await socket.send(json.dumps({"ack": event["id"]}))
-        await socket.send(json.dumps({"ack": [event["id"], "evt_" + "0" * 26]}))
+        await socket.send(json.dumps({"ack": [event["id"], UNKNOWN]}))
         [row] = await confirmed(resources, 1)
         assert await is_quiet(socket)
     assert (row["event_id"], row["user_id"], row["client"]) == (event["id"], user.id, "importer")
@@ -219,14 +229,54 @@ async def test_nobody_confirms_for_somebody_else(
         assert await resources.store.fetch_all(select(client_acks)) == []
 
 
+async def refused(address: str, path: str = "/api/v1/ws", **headers: str) -> Response:
+    """How a handshake is answered."""
+    with pytest.raises(InvalidStatus) as caught:
+        async with connect(f"ws://{address}{path}", additional_headers=headers):
+            pytest.fail("connected")
+    return caught.value.response
+
+
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer " + "x" * 40}])
 async def test_nobody_gets_in_without_a_valid_token(address: str, headers: dict[str, str]) -> None:
-    with pytest.raises(InvalidStatus) as caught:
-        async with connect(f"ws://{address}/api/v1/ws", additional_headers=headers):
-            pytest.fail("connected")
-    answer = caught.value.response
+    answer = await refused(address, **headers)
     assert answer.status_code == 401
     assert json.loads(answer.body or b"")["code"] == "SIGN_IN_NEEDED"
+
+
+async def test_a_handshake_without_a_database_is_answered_503(
+    address: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_args: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr("webapp.actions.people.viewer_of_token", away)
+    answer = await refused(address, Authorization="Bearer " + "x" * 40)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+    assert json.loads(answer.body or b"")["code"] == "UNAVAILABLE"
+    assert [record.name for record in caplog.records if record.levelno > logging.INFO] == ["webapp.app"]
+
+
+async def test_a_handshake_is_one_line_in_the_log_and_no_error(
+    settings: Settings, resources: Resources, user: Viewer
+) -> None:
+    _, token = await people.create_token(resources, user, "socket", actor="tests")  # type: ignore[arg-type]
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    async with web_process(replace(settings, port=port, base_url=f"http://{address}")) as web:
+        no_token = await refused(address, "/api/v1/ws?token=exd_secret")
+        await refused(address, "/elsewhere?token=exd_secret")
+        headers = {"Authorization": f"Bearer {token}"}
+        async with connect(f"ws://{address}/api/v1/ws?after=1", additional_headers=headers) as socket:
+            assert await subscribe(socket) == {"type": "subscribed"}
+    lines = [line.split()[1:] for line in web.log.read_text().splitlines() if "uvicorn.error: " not in line]
+    told = [line[3:] for line in lines if "/healthz" not in line]
+    assert told == [["WebSocket", "/api/v1/ws", "401", "SIGN_IN_NEEDED"], ["WebSocket", "/elsewhere", "403"],
+                    ["WebSocket", "/api/v1/ws", "101"]]  # fmt: skip
+    assert {level for level, *_ in lines} == {"INFO"}
+    assert no_token.headers["X-Request-Id"] in web.log.read_text()
+    uvicorn = [line.split("uvicorn.error: ")[1] for line in web.log.read_text().splitlines() if "uvicorn.error" in line]
+    assert [line for line in uvicorn if "handshake" in line or "rejected" in line or "WebSocket" in line] == []
 
 
 @pytest.mark.parametrize(("origin", "status"), [("https://elsewhere.example", 403), ("http://testserver", 101)])
@@ -256,7 +306,9 @@ async def test_signing_out_ends_it(dial: Opener, resources: Resources, user: Vie
     "message",
     [
         "nonsense",
-        '{"ack": "evt_1"}',
+        "{}",
+        '{"ack": "' + UNKNOWN + '"}',
+        '{"subscribe": {}, "ack": "' + UNKNOWN + '"}',
         '{"subscribe": {"owner": "x"}}',
         '{"subscribe": {"after": "exp_1"}}',
         '{"subscribe": {"client": "' + "x" * 101 + '"}}',
@@ -271,12 +323,20 @@ async def test_what_cannot_be_understood_closes_it_with_a_reason(dial: Opener, u
         assert socket.close_reason
 
 
+@pytest.mark.parametrize("ack", ["", "evt_1", "evt_\0" + "0" * 25, "exp_" + "0" * 26, [UNKNOWN, "evt_1"]])
+async def test_only_ids_of_events_are_confirmed(dial: Opener, user: Viewer, ack: Any) -> None:
+    async with dial(user) as socket:
+        await subscribe(socket)
+        await socket.send(json.dumps({"ack": ack}))
+        assert await closed(socket) == Close.BAD_MESSAGE
+
+
 async def test_too_many_messages_close_it(dial: Opener, user: Viewer) -> None:
     async with dial(user) as socket:
         await subscribe(socket)
         with contextlib.suppress(ConnectionClosed):
             for _ in range(BURST + 20):
-                await socket.send('{"ack": "evt_1"}')
+                await socket.send('{"ack": "' + UNKNOWN + '"}')
         assert await closed(socket) == Close.TOO_MANY
 
 

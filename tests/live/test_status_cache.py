@@ -10,6 +10,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from factories import new_export
+from patience import PATIENCE
 
 from webapp import bus, queue, status_cache
 from webapp.actions import polls, statuses
@@ -227,7 +228,7 @@ def refused(*_args: object) -> None:
 
 
 async def until(is_so: object) -> None:
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(PATIENCE):
         while not is_so():  # type: ignore[operator]
             await asyncio.sleep(0.01)
 
@@ -251,12 +252,10 @@ def test_what_is_kept_serves_only_who_knows_no_more(known: set[str], is_enough: 
 
 async def test_a_redis_that_hangs_is_not_waited_for(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang(*_args: object) -> None:
-        await asyncio.sleep(30)
+        await asyncio.sleep(3600)
 
     monkeypatch.setattr(resources.redis, "eval", hang)
-    started = time.monotonic()
     with pytest.raises(queue.QUEUE_ERRORS):
         await status_cache.read(resources.redis, "exp_1")
     export = replace(new_export("usr_a", await resources.store.now()), version=2)
     await statuses.changed(resources, export)
-    assert time.monotonic() - started < 3 * status_cache.PATIENCE

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from webapp import bus
 from webapp.actions import exports
@@ -69,7 +70,7 @@ async def test_a_reader_that_does_not_read_is_given_up(live: Hub, monkeypatch: p
     while not far.sent:
         await asyncio.sleep(0.01)
     far.reads.clear()
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, PATIENCE)
     assert (closed, far.is_ended) == ([True], False)
 
 
@@ -79,7 +80,7 @@ async def test_a_reader_that_leaves_ends_its_stream(live: Hub) -> None:
     while b"data: 1\n\n" not in far.sent:
         await asyncio.sleep(0.01)
     far.gone.set()
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, PATIENCE)
     assert (closed, far.is_ended) == ([True], False)
 
 
@@ -89,7 +90,7 @@ async def test_what_goes_wrong_in_a_stream_is_not_hidden(live: Hub) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(Far().serve(EventStream(broken(), live=live, heartbeat=15)), 5)
+        await asyncio.wait_for(Far().serve(EventStream(broken(), live=live, heartbeat=15)), PATIENCE)
 
 
 async def test_a_server_that_stops_ends_even_what_waits(live: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +100,7 @@ async def test_a_server_that_stops_ends_even_what_waits(live: Hub, monkeypatch: 
     while b"data: 1\n\n" not in far.sent:
         await asyncio.sleep(0.01)
     monkeypatch.setattr(hub_module, "is_server_stopping", lambda: True)
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, PATIENCE)
     assert (closed, far.is_ended) == ([True], True)
     assert far.sent[-1].startswith(b"event: restart\n")
 

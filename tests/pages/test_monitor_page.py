@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
+import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -13,22 +16,32 @@ import pytest
 from fresh_stores import Clock
 from owing import owe, register
 from pages.dom import node, nodes, plain, text, texts
+from patience import PATIENCE
+from starlette.datastructures import QueryParams
 
-from webapp.actions import acks, monitor, sending
-from webapp.actions.monitor import RANGES, quantile
+from webapp import open_streams
+from webapp.actions import acks, monitor, sending, workers
+from webapp.actions.monitor import RANGES, Narrowed, quantile
 from webapp.actions.sending import Ended
 from webapp.actions.sweep import sweep
 from webapp.actions.tallies import tally_events
+from webapp.app import build_app, serving
 from webapp.domain.access import Viewer
 from webapp.domain.callbacks import Answer, ErrorClass
 from webapp.domain.exports import Export, Status
 from webapp.domain.tallies import Metric
+from webapp.domain.workers import Load, Queue
+from webapp.pages.monitor_query import parse_monitor_query
+from webapp.queue import connect
 from webapp.resources import Resources
 from webapp.store import events
-from webapp.store import monitor as rows_of
+from webapp.store.monitor import LATE_COMMITS, SLOTS, STREAMS
 
 ExportMaker = Callable[..., Awaitable[Export]]
-NAMES = ["statuses", "ends", "execution-time", "queue-time", "notification-latency", "deliveries", "failures"]
+SHOWN = ["statuses", "ends", "execution-time", "queue-time", "execution-trend", "notification-latency", "deliveries",
+         "failures", "streams", "slots"]  # fmt: skip
+NAMES = [*SHOWN, "latency-sse", "latency-websocket", "latency-polling", "latency-callback"]
+COUNTED = "/monitor/counted?of=ends&from=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z"
 LEFT = {
     timedelta(): {300, 3600, 21_600, 86_400},
     timedelta(hours=3): {3600, 21_600, 86_400},
@@ -36,7 +49,7 @@ LEFT = {
     timedelta(days=9): {86_400},
     timedelta(days=33): set[int](),
 }
-ADDRESSES = ["/monitor", "/monitor/live", *(f"/monitor/{name}.csv" for name in NAMES)]
+ADDRESSES = ["/monitor", "/monitor/live", COUNTED, *(f"/monitor/{name}.csv" for name in NAMES)]
 FINISHED = {Status.SUCCESS: "succeeded", Status.FAILED: "failed", Status.EXPIRED: "timed_out",
             Status.CANCELLED: "cancelled"}  # fmt: skip
 
@@ -53,7 +66,7 @@ def tile(response: httpx.Response, key: str) -> str:
 
 async def count_all(resources: Resources) -> None:
     """What the sweep does within a minute."""
-    now = await resources.store.now()
+    now = await resources.store.now() + LATE_COMMITS + timedelta(milliseconds=1)
     await tally_events(resources, now)
     await monitor.keep(resources, now)
 
@@ -81,6 +94,10 @@ async def test_a_range_that_is_none_is_told_which_there_are(admin_client: httpx.
         assert "1h, 24h, 7d, 30d" in response.text
 
 
+def test_no_dataset_has_a_name_that_postgresql_cannot_take() -> None:
+    assert parse_monitor_query(QueryParams({"dataset": "a\0b"})).dataset == "ab"
+
+
 async def test_a_table_that_is_none_is_not_found(admin_client: httpx.AsyncClient) -> None:
     assert (await admin_client.get("/monitor/nonsense.csv")).status_code == 404
 
@@ -94,17 +111,19 @@ async def test_an_empty_desk_says_so_in_sentences(admin_client: httpx.AsyncClien
     notes = texts(response, ".tile-note")
     assert "Nobody is waiting." in notes
     assert f"No delivery ended in the last {RANGES[range].title}." in notes
-    assert len(nodes(response, ".chart-empty")) == len(NAMES)
-    assert nodes(response, "table") == []
+    assert len(nodes(response, ".chart-empty")) == len(SHOWN)
+    assert nodes(response, "table[data-chart]") == []
     assert text(response, ".chips [aria-current]") == RANGES[range].title
     assert len(await rows(admin_client, "ends", range)) == RANGES[range].parts
 
 
 async def test_the_page_asks_for_the_same_range_again(admin_client: httpx.AsyncClient) -> None:
-    whole = node(await admin_client.get("/monitor?range=7d"), "#monitor")
-    assert whole.attributes["hx-get"] == "/monitor/live?range=7d"
-    part = await admin_client.get("/monitor/live?range=7d")
-    assert [found.attributes["id"] for found in nodes(part, "body > *")] == ["monitor"]
+    live = node(await admin_client.get("/monitor?range=7d&dataset=things&channel=sse"), "#live")
+    assert live.attributes["hx-get"] == "/monitor/live?poll=1&after=0&range=7d&dataset=things&channel=sse"
+    part = await admin_client.get("/monitor/live?poll=3&range=7d&dataset=things")
+    [live] = nodes(part, "body > *")
+    assert (live.attributes["hx-sse:connect"] or "").startswith("/monitor/stream?after=")
+    assert (live.attributes["hx-sse:connect"] or "").endswith("&range=7d&dataset=things")
 
 
 @pytest.mark.parametrize("range", RANGES)
@@ -143,7 +162,6 @@ async def test_what_is_now_is_counted_and_leads_to_its_list(
             await make_export(status)
     monkeypatch.setattr("webapp.actions.sweep._is_turn", lambda _: True)
     await sweep(resources)
-    assert await rows_of.copied_before(resources.store) == "[]"
     clock = await Clock.of(resources.store)
     clock.move(125)
     page = await admin_client.get("/monitor")
@@ -155,44 +173,35 @@ async def test_what_is_now_is_counted_and_leads_to_its_list(
         shown = link.parent.next.next if link.parent and link.parent.tag == "h2" else link
         listed = await admin_client.get(link.attributes["href"] or "")
         assert len(nodes(listed, "table.exports tbody tr")) == int(plain(shown))
-    assert len(nodes(page, "#workers tbody tr")) == 3
-    assert "None is alive" in text(page, "#workers .facts")
+    assert len(nodes(page, "#workers .runs a")) == 3
+    assert "No worker takes them." in text(page, "#queue-exports")
 
 
 @pytest.mark.parametrize(
-    ("alive", "told"),
+    ("queues", "told", "missing"),
     [
-        ([], "None"),
-        (["exportdesk:exports"], "Exports only"),
-        (["exportdesk:callbacks"], "Callbacks only"),
-        (["exportdesk:exports", "exportdesk:callbacks"], "Both kinds"),
-        (None, "–"),
+        ([], "0", True),
+        ([Queue.EXPORTS], "1", True),
+        ([Queue.CALLBACKS], "1", True),
+        ([Queue.EXPORTS, Queue.CALLBACKS], "2", False),
     ],
 )
 async def test_which_workers_are_alive(
-    admin_client: httpx.AsyncClient,
-    resources: Resources,
-    monkeypatch: pytest.MonkeyPatch,
-    alive: list[str] | None,
-    told: str,
+    admin_client: httpx.AsyncClient, resources: Resources, queues: list[Queue], told: str, missing: bool
 ) -> None:
-    for queue_name in alive or ():
-        await resources.redis.set(f"{queue_name}:health-check", b"1")
-
-    async def away(*_: object) -> bool:
-        raise ConnectionError
-
-    if alive is None:
-        monkeypatch.setattr("webapp.queue.worker_is_alive", away)
+    for queue in queues:
+        await workers.begin(resources, [queue])
+    gone = await workers.begin(resources, [*Queue])
+    await workers.end(resources, gone)
     page = await admin_client.get("/monitor")
     assert tile(page, "workers") == told
-    assert len(nodes(page, "#tile-workers.tone-bad")) == (told != "Both kinds")
+    assert len(nodes(page, "#tile-workers.tone-bad")) == missing
 
 
 async def test_deliveries_and_confirmations_are_counted_once_they_are_swept(
     admin_client: httpx.AsyncClient, resources: Resources, user: Viewer, make_export: ExportMaker
 ) -> None:
-    await monitor.keep(resources, await resources.store.now())
+    await count_all(resources)
     endpoint = await register(resources, "https://receiver.example/hook", waits=())
     other = await register(resources, "https://other.example/hook")
     await owe(resources, endpoint, 4)
@@ -205,12 +214,12 @@ async def test_deliveries_and_confirmations_are_counted_once_they_are_swept(
     ids = [event.id for event in await events.page(resources.store) if event.type == "export.queued"]
     await acks.acknowledge(resources, user, ids, client="page", channel="sse")
     for _ in range(2):
-        await monitor.keep(resources, await resources.store.now())
+        await count_all(resources)
     sent = [row for row in await rows(admin_client, "deliveries") if row["succeeded"] != "0"]
     assert [(row["succeeded"], row["retried"], row["dead"]) for row in sent] == [("3", "2", "1")]
     assert await rows(admin_client, "failures") == [
-        {"reason": "HTTP_5XX", "requests": "2"},
-        {"reason": "TIMEOUT", "requests": "1"},
+        {"reason": "HTTP_5XX", "requests": "2", "endpoints": f"{endpoint.id}=1 {other.id}=1"},
+        {"reason": "TIMEOUT", "requests": "1", "endpoints": f"{other.id}=1"},
     ]
     latency = {
         row.pop("channel"): sum(map(int, row.values())) for row in await rows(admin_client, "notification-latency")
@@ -219,7 +228,52 @@ async def test_deliveries_and_confirmations_are_counted_once_they_are_swept(
     page = await admin_client.get("/monitor")
     assert (tile(page, "deliveries"), tile(page, "dead")) == ("75%", "1")
     assert texts(page, "#tile-latency dt") == ["Callback", "SSE"]
-    assert len(nodes(await admin_client.get("/callbacks/deliveries?state=dead"), ".log tbody tr")) == 1
+    narrowed = await admin_client.get("/monitor?channel=sse")
+    assert (text(narrowed, "#tile-latency .tile-note"), nodes(narrowed, "#tile-latency dt")) == ("SSE", [])
+    assert len(nodes(await admin_client.get("/callbacks/deliveries?status=dead"), ".log tbody tr")) == 1
+
+
+async def test_streams_and_slots_are_averages_of_looks(admin_client: httpx.AsyncClient, resources: Resources) -> None:
+    """Whatever dataset and channel are looked at. What a web process that is gone told does not count."""
+    now = await resources.store.now()
+    await open_streams.tell(resources.redis, "one:1", {"sse": 2, "websocket": 1})
+    await monitor.look(resources, now)
+    await open_streams.tell(resources.redis, "two:2", {"sse": 3})
+    worker = await workers.begin(resources, [Queue.EXPORTS])
+    await workers.beat(resources, worker, Load(slots_taken=1, sending=0, memory=1))
+    await monitor.look(resources, now)
+    *earlier, last = await rows(admin_client, "streams", "24h&dataset=things&channel=polling")
+    assert (last["sse"], last["websocket"], last["long_poll"]) == ("3.5", "1.0", "0.0")
+    assert {row["sse"] for row in earlier} == {""}
+    *_, last = await rows(admin_client, "slots")
+    assert (float(last["taken"]), float(last["free"])) == (0.5, (worker.slots - 1) / 2)
+    shown = text(await admin_client.get("/monitor"), "#streams > p")
+    assert shown.startswith("Open now: SSE 5, WebSocket 1, Long poll 0.")
+    await resources.redis.delete(f"{open_streams.PROCESSES}:one:1")
+    assert await open_streams.count(resources.redis) == {"sse": 3}
+    assert not await resources.redis.sismember(open_streams.PROCESSES, "one:1")
+
+
+async def test_a_web_process_tells_what_it_holds_open(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_streams, "TOLD_EVERY", 0.01)
+    application = build_app()
+    async with serving(application, resources), asyncio.timeout(PATIENCE):
+        for kind in ("sse", "long_poll"):
+            with application.state.hub.connection(kind):
+                while (await open_streams.count(resources.redis))[kind] != 1:
+                    await asyncio.sleep(0.01)
+
+
+async def test_without_redis_nobody_knows_how_many_streams_are_open(
+    admin_client: httpx.AsyncClient, resources: Resources
+) -> None:
+    now = await resources.store.now()
+    await monitor.look(resources, now)
+    broken = replace(resources, redis=connect("redis://127.0.0.1:1"))
+    assert await monitor.open_now(broken) is None
+    await monitor.look(broken, now)
+    found = await monitor.figures(broken, RANGES["1h"], Narrowed())
+    assert sum((part.looks for part in found.parts), Counter()) == {STREAMS: 1, SLOTS: 2}
 
 
 async def test_what_was_counted_before_there_was_a_monitor_is_under_no_time(
@@ -229,8 +283,17 @@ async def test_what_was_counted_before_there_was_a_monitor_is_under_no_time(
     await owe(resources, endpoint)
     [work] = await sending.claim(resources, "me", limit=1)
     await sending.record(resources, [Ended(work, Answer(None, 204))])
-    await monitor.keep(resources, await resources.store.now())
+    await count_all(resources)
     assert not any(row["succeeded"] != "0" for row in await rows(admin_client, "deliveries"))
+
+
+async def test_the_disk_is_the_one_that_exports_are_written_to(
+    admin_client: httpx.AsyncClient, resources: Resources
+) -> None:
+    free = tile(await admin_client.get("/monitor"), "disk")
+    assert free.endswith("B")
+    shutil.rmtree(resources.storage.work)
+    assert tile(await admin_client.get("/monitor"), "disk") == "–"
 
 
 async def test_old_rows_are_dropped(
@@ -240,7 +303,7 @@ async def test_old_rows_are_dropped(
     await count_all(resources)
     clock = await Clock.of(resources.store)
     for age, left in LEFT.items():
-        await monitor.keep(resources, clock.at + age)
+        await monitor.drop_old(resources, clock.at + age)
         assert {span for (span,) in await resources.store.plain("SELECT span FROM tallies_over_time")} == left
 
 

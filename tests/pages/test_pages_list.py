@@ -93,6 +93,31 @@ async def test_since_leaves_out_what_is_older(
     assert shown(await client.get("/exports?since=someday")) == row_ids(new, old)
 
 
+async def test_a_search_goes_on_where_it_stopped(
+    client: httpx.AsyncClient, make_export: ExportMaker, resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "SEARCHED_AT_ONCE", 2)
+    now = await resources.store.now()
+    oldest, _, newest, _ = [
+        await make_export(
+            Status.FAILED, created_at=now - timedelta(minutes=9 - n), params={"search": name, "most": None}
+        )
+        for n, name in enumerate(["needle", "hay", "needle", "hay"])
+    ]
+    first = await client.get("/exports?q=needle")
+    assert shown(first) == row_ids(newest)
+    assert text(first, ".searched") == "The oldest export searched so far was ordered 7 minutes ago."
+    older = node(first, ".paging a[rel=next]")
+    assert plain(older) == "Search older"
+    rest = await client.get(older.attributes["href"] or "")
+    assert (shown(rest), nodes(rest, ".searched, .paging a[rel=next]")) == (row_ids(oldest), [])
+    nothing = await client.get("/exports?q=nowhere")
+    assert text(nothing, ".empty h2 + p").startswith("No export that was searched so far fits")
+    last = await client.get(node(nothing, ".empty a[rel=next]").attributes["href"] or "")
+    assert text(last, ".empty h2 + p") == "No export fits what you filtered for."
+    assert nodes(last, ".empty a[rel=next]") == []
+
+
 async def test_no_match_offers_to_clear_the_filters(client: httpx.AsyncClient, make_export: ExportMaker) -> None:
     await make_export(Status.SUCCESS)
     response = await client.get("/exports?status=failed&q=100%25_nothing&all=1")

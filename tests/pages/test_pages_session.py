@@ -78,14 +78,14 @@ async def test_a_one_time_link_is_spent_by_its_button_and_not_by_looking(
     path = link.removeprefix("http://testserver")
     for _ in range(2):
         shown = await anonymous.get(f"{path}?next={quote('/exports/new')}")
-        assert (shown.status_code, len(nodes(shown, "form[method=post] button[type=submit]"))) == (200, 1)
-    following = node(shown, "form input[name=next]").attributes["value"]
+        assert (shown.status_code, len(nodes(shown, "main form[method=post] button[type=submit]"))) == (200, 1)
+    following = node(shown, "main form input[name=next]").attributes["value"]
     entered = await anonymous.post(path, data={"next": following})
     assert (entered.status_code, entered.headers["location"]) == (303, "/exports/new")
     anonymous.cookies.clear()
     again = await anonymous.post(path)
     assert again.status_code == 401
-    assert text(again, "[role=alert]") == "This link was used already, or is more than an hour old."
+    assert text(again, "[role=alert]") == "This link was used already, or has run out."
 
 
 async def test_signing_out_ends_the_session(client: httpx.AsyncClient, resources: Resources) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from fresh_stores import opened_store
+from patience import PATIENCE
 from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select, text, update
 
 from webapp.resources import Resources
@@ -238,6 +239,22 @@ async def test_a_lock_that_another_process_holds_for_a_moment_is_waited_for(lite
 # Cancellation
 
 
+async def test_a_writer_whose_turn_does_not_come_is_told_so(lite: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(database_module, "TURN_SECONDS", 0.05)
+
+    async def waits() -> None:
+        with pytest.raises(TimeoutError):
+            async with lite.transaction():
+                pass
+        with pytest.raises(TimeoutError):
+            await lite.at_once(lambda rows: rows.plain("SELECT 1"))
+
+    async with lite.transaction():
+        await asyncio.create_task(waits())
+    async with lite.transaction():
+        pass
+
+
 async def test_cancelled_in_mid_transaction_nothing_is_written_or_lost(each_store: Store):
     async def write_slowly(begun: asyncio.Event) -> None:
         async with each_store.transaction():
@@ -267,7 +284,7 @@ async def test_cancelled_at_any_point_the_store_still_works(each_store: Store, t
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     before = await count(each_store)
-    await asyncio.wait_for(asyncio.gather(*(add_one(each_store) for _ in range(2 * WARM_CONNECTIONS))), 20)
+    await asyncio.wait_for(asyncio.gather(*(add_one(each_store) for _ in range(2 * WARM_CONNECTIONS))), PATIENCE)
     assert await count(each_store) == before + 2 * WARM_CONNECTIONS
 
 
@@ -424,15 +441,15 @@ async def test_the_clock_has_milliseconds_and_goes_on_inside_a_transaction(each_
         await asyncio.sleep(0.02)
         second = await each_store.now()
     assert first.microsecond % 1000 == second.microsecond % 1000 == 0
-    assert timedelta() < second - first < timedelta(seconds=5)
-    assert abs(first - datetime.now(UTC)) < timedelta(seconds=5)
+    assert timedelta() < second - first < timedelta(seconds=PATIENCE)
+    assert abs(first - datetime.now(UTC)) < timedelta(seconds=PATIENCE)
 
 
 async def test_a_file_that_cannot_be_opened_fails_each_time_without_using_up_places(tmp_path: Path):
     store = Store(f"sqlite:///{tmp_path}/missing/file.db")
     for _ in range(2 * WARM_CONNECTIONS):
         with pytest.raises(sqlite3.OperationalError):
-            await asyncio.wait_for(store.fetch_val(text("SELECT 1")), 2)
+            await asyncio.wait_for(store.fetch_val(text("SELECT 1")), PATIENCE)
     await store.close()
     while any("_connection_worker_thread" in thread.name for thread in threading.enumerate()):
         await asyncio.sleep(0.01)  # a thread whose connection failed says good-bye to this loop

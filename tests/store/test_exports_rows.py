@@ -12,6 +12,7 @@ from factories import new_export
 from fresh_stores import person
 
 from webapp.domain.access import Viewer
+from webapp.domain.annotations import Annotation
 from webapp.domain.errors import ErrorCode, ExportError
 from webapp.domain.events import snapshot
 from webapp.domain.exports import Export, ExportFile, FormatWarning, Lane, Phase, Status
@@ -58,6 +59,8 @@ def full_export(owner: str) -> Export:
         error=ExportError(ErrorCode.STORAGE_ERROR, "Nicht möglich.", True),
         warnings=(FormatWarning("CUT", "Gekürzt.", 3), FormatWarning("WIDE", "Wide.", 1)),
         labels={"search": {"ü": "Ü, „groß“"}},
+        name="Größe 東京 50 %",
+        note='erste Zeile\n"zweite" \\ 😀',
         lane=Lane.SMALL,
     )
 
@@ -125,10 +128,12 @@ async def test_an_export_needs_an_owner(store: Store):
 # Compare and set
 
 
-async def test_every_field_but_the_id_can_change(store: Store, writer: Viewer):
+async def test_every_field_but_the_id_and_what_it_is_called_can_change(store: Store, writer: Viewer):
     before = await put(store, writer)
     after = replace(full_export(writer.id), id=before.id)
     assert await rows.compare_and_set(store, before, after)
+    assert await rows.get(store, before.id) == replace(after, name="", note="")
+    assert await rows.annotate(store, before.id, Annotation(after.name, after.note)) == after
     assert await rows.get(store, before.id) == after
 
 
@@ -192,6 +197,30 @@ async def test_progress_of_what_does_not_run_writes_nothing(store: Store, writer
 
 
 # Lists
+
+
+async def test_what_matches_is_counted_by_status_and_by_what_may_be_tried_again(
+    each_resources: Resources, writer: Viewer
+) -> None:
+    store = each_resources.store
+    kinds = [
+        ("a", Status.QUEUED, None), ("a", Status.FAILED, NOON), ("b", Status.FAILED, NOON), ("b", Status.FAILED, NOON),
+        ("c", Status.EXPIRED, None), ("d", Status.EXPIRED, NOON), ("e", Status.SUCCESS, NOON),
+    ]  # fmt: skip
+    async with store.transaction():
+        for n, (key, status, completed_at) in enumerate(kinds):
+            export = new_export(writer.id, second(n), order_key=key)
+            await rows.insert(store, replace(export, status=status, completed_at=completed_at))
+        await rows.insert(store, new_export(writer.id, second(99), order_key="too late", dataset="others"))
+    before = (second(50), "exp_0")
+    async with store.connection():
+        found = await rows.count_by_status(store, ListFilter(owner=writer.id), before=before)
+        retriable = await rows.retriable(store, ListFilter(), before=before)
+        none = await rows.retriable(store, ListFilter(text="nothing 100%"), before=before)
+        active = await rows.active_by_owner(store)
+    assert found == {Status.QUEUED: 1, Status.FAILED: 3, Status.EXPIRED: 2, Status.SUCCESS: 1}
+    assert retriable == {writer.id: rows.Retriable(exports=4, timed_out=1, orders=2)}
+    assert (none, active) == ({}, {writer.id: 2})
 
 
 async def ids(store: Store, chosen: ListFilter, *, limit: int = 100) -> list[str]:

@@ -314,10 +314,11 @@ class Histories(RuleBasedStateMachine):
     def finish(self, pick: int) -> None:
         attempt = self.attempt(pick)
         file = export_file(attempt, self.now)
+        is_current, model = self.is_current(attempt), self.models.get(attempt.id)
+        is_known = model is not None and (model.status, model.attempt) == (Status.SUCCESS, attempt.attempt)
         done = self.run(attempts.finish(self.resources, attempt, file, ()))
-        assert (done is not None) == self.is_current(attempt)
-        if done:
-            model = self.models[attempt.id]
+        assert (done is not None) == (is_current or is_known)
+        if model and is_current:
             model.to(Status.SUCCESS)
             model.file_until, model.rows_done = self.now + self.world.settings.file_retention, file.rows
 
@@ -444,7 +445,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def every_change_has_its_event(self) -> None:
-        query = text("SELECT export_id, version, type FROM events ORDER BY export_id, seq")
+        query = text("SELECT export_id, version, type FROM events WHERE export_id IS NOT NULL ORDER BY export_id, seq")
         histories: dict[str, list[str]] = {}
         for row in self.run(self.resources.store.fetch_all(query)):
             history = histories.setdefault(row["export_id"], [])

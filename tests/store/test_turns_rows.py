@@ -237,7 +237,7 @@ async def test_a_claim_looks_at_what_waits_and_runs_and_at_nothing_else(each_res
     if not each_resources.store.is_sqlite:
         pytest.skip("SQLite tells its plan in words that stay")
     values = {"at": to_milliseconds(NOON), "aged_before": 0, "most": 2}
-    sql = turns.NEXT.format(only="", beside=turns.ONE_SMALL_BESIDE)
+    sql = turns.NEXT.format(goes_on=turns.GOES_ON, only="", beside=turns.ONE_SMALL_BESIDE)
     plan = [row[-1] for row in await each_resources.store.plain(f"EXPLAIN QUERY PLAN {sql}", **values)]
     tables = [line for line in plan if "exports" in line]
     assert tables

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from mariadb import mariadb as mariadb
+from worker_processes import settings as settings
 
 from webapp.datasets.declaration import Catalog, Source
 from webapp.resources import Resources

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 import subprocess
-import time
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import receivers
+from patience import PATIENCE
 from receivers import Behaviour, answer, receiver
 
 from webapp.actions.messages import Outgoing, outgoing
@@ -54,7 +55,7 @@ def request(url: str, **choices: object) -> Outgoing:
     return outgoing(settings, [new_secret()], Message("evt_1", "export.succeeded", NOW, {"id": "exp_1"}), at=NOW)
 
 
-async def sent_to(guard: Guard, behave: Behaviour, *, time_limit: float = 5.0) -> Answer:
+async def sent_to(guard: Guard, behave: Behaviour, *, time_limit: float = PATIENCE) -> Answer:
     async with receiver(behave) as made:
         return await send(request(made.url), time_limit=time_limit, guard=guard)
 
@@ -62,10 +63,10 @@ async def sent_to(guard: Guard, behave: Behaviour, *, time_limit: float = 5.0) -
 async def test_what_arrives_is_what_was_composed_and_nothing_more(guard: Guard) -> None:
     async with receiver() as made:
         sent = request(f"http://127.0.0.1:{made.port}/a%2Fb?c=%20d&e=f", headers=(("X-Team", "blue"),))
-        got = await send(sent, time_limit=5, guard=guard)
+        got = await send(sent, time_limit=PATIENCE, guard=guard)
     (arrived,) = made.requests
     assert (got.error, got.status, got.body) == (None, 204, "")
-    assert 0 < got.seconds < 5
+    assert 0 < got.seconds < PATIENCE
     assert arrived.path == "/a%2Fb?c=%20d&e=f"
     assert arrived.body == sent.body
     expected = {name.lower() for name, _ in sent.headers} | {"host", "content-length"}
@@ -107,13 +108,13 @@ async def test_only_2xx_is_success(guard: Guard, status: int, error: ErrorClass 
         (receivers.headers_without_end, ErrorClass.BAD_ANSWER, None),
     ],
 )
-async def test_each_misbehaviour_has_its_class_and_ends_in_time(
+async def test_each_misbehaviour_has_its_class_and_ends(
     guard: Guard, behave: Behaviour, error: ErrorClass, status: int | None
 ) -> None:
-    started = time.monotonic()
-    got = await sent_to(guard, behave, time_limit=1.0)
+    """Those that would go on for ever end with the time limit."""
+    limit = 1.0 if error is ErrorClass.TIMEOUT else PATIENCE
+    got = await asyncio.wait_for(sent_to(guard, behave, time_limit=limit), 2 * PATIENCE)
     assert (got.error, got.status) == (error, status)
-    assert time.monotonic() - started < 1.5
 
 
 async def test_what_came_before_the_end_is_kept(guard: Guard) -> None:
@@ -123,8 +124,8 @@ async def test_what_came_before_the_end_is_kept(guard: Guard) -> None:
 
 async def test_of_a_big_answer_16_kilobytes_are_read_and_the_connection_is_closed(guard: Guard) -> None:
     async with receiver(receivers.ten_megabytes) as made:
-        got = await send(request(made.url), time_limit=5, guard=guard)
-        await send(request(made.url), time_limit=5, guard=guard)
+        got = await send(request(made.url), time_limit=PATIENCE, guard=guard)
+        await send(request(made.url), time_limit=PATIENCE, guard=guard)
     assert (got.error, got.status, got.is_cut, got.body) == (None, 200, True, "x" * 16384)
     assert made.connections == 2
 
@@ -152,7 +153,7 @@ async def test_a_redirect_is_not_followed(guard: Guard) -> None:
     async with receiver() as inside, receiver() as made:
         for location in (inside.url, "http://169.254.169.254/latest/meta-data/"):
             made.behave = answer(302, b"", Location=location)
-            got = await send(request(made.url), time_limit=5, guard=guard)
+            got = await send(request(made.url), time_limit=PATIENCE, guard=guard)
             assert (got.error, got.status) == (ErrorClass.REDIRECT, 302)
     assert inside.connections == 0
 
@@ -160,7 +161,7 @@ async def test_a_redirect_is_not_followed(guard: Guard) -> None:
 async def test_no_cookie_comes_back(guard: Guard) -> None:
     async with receiver(answer(200, Set_Cookie="a=b; Path=/")) as made:
         for _ in range(2):
-            await send(request(made.url), time_limit=5, guard=guard)
+            await send(request(made.url), time_limit=PATIENCE, guard=guard)
     assert "Cookie" not in made.requests[1].headers
 
 
@@ -168,7 +169,7 @@ async def test_a_proxy_of_the_environment_is_not_used(guard: Guard, monkeypatch:
     async with receiver() as proxy, receiver() as made:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        assert (await send(request(made.url), time_limit=5, guard=guard)).error is None
+        assert (await send(request(made.url), time_limit=PATIENCE, guard=guard)).error is None
     assert proxy.connections == 0
 
 
@@ -195,10 +196,18 @@ async def test_retry_after_is_read_in_seconds_and_as_a_date(
     assert got.retry_after == (None if seconds is None else pytest.approx(seconds, abs=10))
 
 
+@pytest.mark.parametrize("minutes", [-10, 10])
+async def test_a_date_to_retry_after_is_by_the_clock_of_who_gave_it(guard: Guard, minutes: int) -> None:
+    there = datetime.now(UTC) + timedelta(minutes=minutes)
+    dates = {"Date": there, "Retry_After": there + timedelta(seconds=30)}
+    told = {name: format_datetime(date, usegmt=True) for name, date in dates.items()}
+    assert (await sent_to(guard, answer(503, **told))).retry_after == 30
+
+
 async def test_nobody_listens(guard: Guard) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        got = await send(request(f"http://127.0.0.1:{free.getsockname()[1]}/"), time_limit=5, guard=guard)
+        got = await send(request(f"http://127.0.0.1:{free.getsockname()[1]}/"), time_limit=PATIENCE, guard=guard)
     assert (got.error, got.status) == (ErrorClass.REFUSED, None)
 
 
@@ -207,14 +216,16 @@ async def test_a_name_that_does_not_exist() -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     async with Guard(AllowedTargets(), nothing_is_an_inspector, look_up) as guard:
-        got = await send(request("http://nowhere.example/"), time_limit=5, guard=guard)
+        got = await send(request("http://nowhere.example/"), time_limit=PATIENCE, guard=guard)
     assert got.error is ErrorClass.DNS
 
 
 async def test_a_name_server_that_hangs_is_waited_for_no_longer_than_the_limit_and_holds_up_nobody() -> None:
+    released = threading.Event()
+
     def look_up(host: str, port: int) -> Sequence[str]:
         if host == "hangs.example":
-            time.sleep(1.5)
+            released.wait(2 * PATIENCE)
         return ["127.0.0.1"]
 
     async with receiver() as made, Guard(LOOPBACK, nothing_is_an_inspector, look_up) as guard:
@@ -222,9 +233,10 @@ async def test_a_name_server_that_hangs_is_waited_for_no_longer_than_the_limit_a
             asyncio.create_task(send(request("http://hangs.example/"), time_limit=0.5, guard=guard)) for _ in range(200)
         ]
         await asyncio.sleep(0.1)
-        got = await send(request(f"http://quick.example:{made.port}/"), time_limit=5, guard=guard)
-        assert (got.error, got.seconds < 0.3) == (None, True)
+        got = await send(request(f"http://quick.example:{made.port}/"), time_limit=PATIENCE, guard=guard)
+        assert got.error is None
         assert {one.error for one in await asyncio.gather(*hanging)} == {ErrorClass.TIMEOUT}
+        released.set()
 
 
 @pytest.mark.parametrize(
@@ -320,10 +332,10 @@ async def test_an_inspectors_connection_carries_no_other_request() -> None:
 async def test_requests_in_a_row_share_a_connection_that_is_soon_closed_when_unused(guard: Guard) -> None:
     async with receiver() as made:
         for _ in range(5):
-            await send(request(made.url), time_limit=5, guard=guard)
+            await send(request(made.url), time_limit=PATIENCE, guard=guard)
         assert made.connections == 1
         await asyncio.sleep(2.2)
-        await send(request(made.url), time_limit=5, guard=guard)
+        await send(request(made.url), time_limit=PATIENCE, guard=guard)
         assert made.connections == 2
 
 
@@ -343,7 +355,7 @@ async def tls_receiver(folder: Path) -> AsyncIterator[int]:
 
 async def test_a_certificate_that_is_not_valid_is_refused(guard: Guard, tmp_path: Path) -> None:
     async with tls_receiver(tmp_path) as port:
-        got = await send(request(f"https://127.0.0.1:{port}/"), time_limit=5, guard=guard)
+        got = await send(request(f"https://127.0.0.1:{port}/"), time_limit=PATIENCE, guard=guard)
     assert got.error is ErrorClass.TLS
 
 

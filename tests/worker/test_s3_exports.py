@@ -18,6 +18,7 @@ from buckets import SECRET, Bucket, Fault, Hold, cutting, failing, in_bucket, is
 from buckets import bucket as bucket
 from buckets import s3_server as s3_server
 from factories import changed
+from patience import PATIENCE
 
 from webapp.actions import attempts, exports
 from webapp.actions.sweep import sweep
@@ -228,7 +229,7 @@ async def test_a_worker_killed_in_mid_upload_leaves_no_file_and_the_export_ends_
     bucket.fault = hold = Hold(lambda request: is_part(request, 2) and ".1.csv" in request.path)
     victim = start_worker()
     export = await order(resources, user, "slow", rows=MANY_ROWS)
-    await asyncio.wait_for(hold.reached.wait(), 60)
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     uploading = await until(resources, export, lambda found: found.phase is Phase.UPLOADING)
     victim.kill()
     victim.wait()

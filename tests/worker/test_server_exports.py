@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from patience import PATIENCE
 from servers import SERVERS, Server, gone, own_database
 from test_running_attempts import Asking, claimed, run, stored, temporary_files
 
@@ -35,8 +36,8 @@ def url(server: Server) -> str:
     return server.url
 
 
-async def is_gone(server: Server, seconds: float, *, but: int = 0) -> bool:
-    return await asyncio.to_thread(gone, server, seconds, but=but)
+async def is_gone(server: Server, *, but: int = 0) -> bool:
+    return await asyncio.to_thread(gone, server, PATIENCE, but=but)
 
 
 async def going(
@@ -45,7 +46,7 @@ async def going(
     """An attempt whose query runs in the server, past the count."""
     claim = await claimed(resources, viewer, "things", format=format)
     attempt = asyncio.create_task(run(resources, children, claim))
-    until = time.monotonic() + 15
+    until = time.monotonic() + PATIENCE
     while not await asyncio.to_thread(server.connections):
         assert time.monotonic() < until
         await asyncio.sleep(0.05)
@@ -58,22 +59,20 @@ def error_of(export: Export) -> ErrorCode | None:
 
 
 @pytest.mark.parametrize(("sql", "format"), [("ENDLESS", "csv"), ("ROWS_FOR_EVER", "csv"), ("ROWS_FOR_EVER", "jsonl")])
-async def test_cancelling_ends_the_query_within_two_seconds(
+async def test_cancelling_ends_the_query(
     asking: Asking, children: Children, user: Viewer, server: Server, sql: str, format: str
 ) -> None:
     wanted = asking(getattr(server, sql))
     claim, attempt = await going(wanted, children, user, server, format)
-    started = time.monotonic()
     await exports.cancel(wanted, user, claim.id)
-    assert await is_gone(server, 2)
+    assert await is_gone(server)
     export = await attempt
-    assert time.monotonic() - started < 2.5
     assert export.status is Status.CANCELLED
     assert temporary_files(wanted) == []
 
 
 @pytest.mark.parametrize(("sql", "format"), [("ENDLESS", "xlsx"), ("ROWS_FOR_EVER", "csv")])
-async def test_the_execution_limit_ends_the_query_within_two_seconds(
+async def test_the_execution_limit_ends_the_query(
     asking: Asking, children: Children, user: Viewer, server: Server, sql: str, format: str
 ) -> None:
     wanted = asking(getattr(server, sql), execution_limit=timedelta(seconds=4))
@@ -83,9 +82,8 @@ async def test_the_execution_limit_ends_the_query_within_two_seconds(
     if time.monotonic() - started < 4:  # on a busy machine it took as long to begin
         assert server.connections() != []
     await asyncio.sleep(max(0, started + 4 - time.monotonic()))
-    assert await is_gone(server, 2)
+    assert await is_gone(server)
     export = await attempt
-    assert time.monotonic() - started < 6.5
     assert (export.status, error_of(export)) == (Status.EXPIRED, ErrorCode.TIMEOUT)
     assert temporary_files(wanted) == []
 
@@ -98,7 +96,7 @@ async def test_a_killed_child_leaves_no_query_and_others_go_on(
     claim, other = await going(wanted, children, user, server)
     assert len(server.connections()) == 2
     assigned[0].process.send_signal(signal.SIGKILL)
-    assert await is_gone(server, 2, but=1)
+    assert await is_gone(server, but=1)
     export = await attempt
     assert (export.status, error_of(export)) == (Status.QUEUED, ErrorCode.WORKER_LOST)
     await exports.cancel(wanted, user, claim.id)
@@ -115,11 +113,11 @@ async def test_a_child_that_dies_with_its_supervisor_leaves_no_query_beyond_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sources, "end_query", lambda url: None)
-    wanted = asking(server.ENDLESS, execution_limit=timedelta(seconds=5))
+    wanted = asking(server.ENDLESS, execution_limit=timedelta(seconds=10))
     _, attempt = await going(wanted, children, user, server)
     assigned[0].process.send_signal(signal.SIGKILL)
     await attempt
-    assert await is_gone(server, 6.5)
+    assert await is_gone(server)
 
 
 async def test_a_source_that_dies_in_the_middle_leaves_no_file_and_the_next_export_runs(
@@ -127,7 +125,7 @@ async def test_a_source_that_dies_in_the_middle_leaves_no_file_and_the_next_expo
 ) -> None:
     wanted = asking(server.ROWS_FOR_EVER)
     claim, attempt = await going(wanted, children, user, server)
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     while (await stored(wanted, claim)).rows_done == 0:
         assert time.monotonic() < until
         await asyncio.sleep(0.1)

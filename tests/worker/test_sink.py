@@ -11,8 +11,11 @@ import time
 
 import pytest
 from backports import zstd
+from patience import PATIENCE
 
 from webapp.domain.errors import AttemptFailed, ErrorCode
+from worker.filehash import STEP
+from worker.formats.lane import PENDING
 from worker.sink import BLOCK, Sink
 
 UNPACK = {"none": bytes, "gzip": gzip.decompress, "zstd": zstd.decompress}
@@ -96,6 +99,19 @@ def test_a_failing_flush_to_disk_is_an_error_of_the_storage(part, monkeypatch, n
     sink.abort()
 
 
+def test_a_disk_that_breaks_on_the_way_is_told_by_a_later_write(part, monkeypatch):
+    def fail(descriptor):
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr("worker.filehash.os.fsync", fail)
+    monkeypatch.setattr("worker.filehash.UNSTORED", STEP)
+    sink = Sink(part)
+    error = failure(lambda: [sink.write(b"x" * STEP) for _ in range(PENDING + 2)])
+    assert error.code is ErrorCode.STORAGE_ERROR
+    sink.abort()
+    assert not part.exists()
+
+
 def test_a_missing_folder_is_an_error_of_the_storage(tmp_path):
     assert failure(Sink, tmp_path / "gone" / "x.part").code is ErrorCode.STORAGE_ERROR
 
@@ -119,7 +135,7 @@ def test_pieces_of_any_size_come_out_in_order(part, compression, size):
     assert UNPACK[compression](data) == b"".join(pieces)
 
 
-def fed(sink, seconds=20.0) -> AttemptFailed:
+def fed(sink, seconds=PATIENCE) -> AttemptFailed:
     """What comes out of a later write or of close when the thread fails."""
 
     def feed():
@@ -158,10 +174,8 @@ def test_abort_ends_the_thread_whatever_waits(part, compression):
     sink = Sink(part, compression=compression)
     for _ in range(40):
         sink.write(os.urandom(BLOCK // 4))
-    started = time.monotonic()
     sink.abort()
     sink.abort()
-    assert time.monotonic() - started < 5
     assert threading.active_count() == before
     assert not part.exists()
 

@@ -20,9 +20,9 @@ async def test_a_small_order_does_not_wait_for_large_ones(
     start_worker("exports")
     large = [await order_slow(resources, user, LARGE + n) for n in range(5)]
     for export in large[:2]:
-        await until(resources, export, seconds=20, having=lambda e: e.rows_done > 0)
+        await until(resources, export, having=lambda e: e.rows_done > 0)
     small = await order_slow(resources, user, 1000)
-    done = await until(resources, small, seconds=20, having=lambda e: e.status is Status.SUCCESS)
+    done = await until(resources, small, having=lambda e: e.status is Status.SUCCESS)
     assert done.lane is Lane.SMALL
     left = await rows.any_of(resources.store, [export.id for export in large])
     assert sum(export.status is Status.QUEUED for export in left) >= 2

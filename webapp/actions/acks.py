@@ -34,15 +34,11 @@ async def acknowledge(
         found = await events.get_many(store, ids)
         mine = [event for event in found if viewer.is_admin or event.owner == viewer.id]
         at = await store.now()
-        latencies = await acks.add(
-            store, mine, user_id=viewer.id, client=client, channel=channel, at=at, held=held or {}
+        new, latencies = await acks.add(
+            store, mine, user_id=viewer.id, client=client, channel=channel, at=at, held=held or {}, connected=connected
         )
-        measured = [
-            Observation(Metric.NOTIFICATION_LATENCY, (channel,), latency)
-            for latency in latencies
-            if connected is None or latency <= at - connected
-        ]
-        await tallies.add(store, [*measured, *_counted(channel, "confirmed", len(latencies))])
+        measured = [Observation(Metric.NOTIFICATION_LATENCY, (channel,), latency) for latency in latencies]
+        await tallies.add(store, [*measured, *_counted(channel, "confirmed", new)])
     return len(mine)
 
 

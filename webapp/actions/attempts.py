@@ -5,9 +5,7 @@ Every write carries the attempt's number, the fencing token: a worker that was g
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +14,8 @@ from webapp import bus
 from webapp.actions import disk, exports, statuses, turns
 from webapp.actions.changes import Decide, change, hint, tell, write
 from webapp.actions.exports import wake_next
+from webapp.actions.people import viewer_of_user
+from webapp.actions.workers import this_process
 from webapp.domain import limits
 from webapp.domain.access import NotFound, Viewer
 from webapp.domain.attempts import Attempt
@@ -66,16 +66,17 @@ async def claim(resources: Resources, *, lane: Lane | None = None) -> Export | N
             at = await resources.store.now()
             written = await write(resources, candidate, [start(candidate, at=at)], at=at)
             if written:
-                await attempt_rows.begin(resources.store, written[-1].export, worker=_worker(), at=at)
+                await attempt_rows.begin(resources.store, written[-1].export, worker=this_process(), at=at)
         if written:
             await tell(resources, written)
             return written[-1].export
     return None
 
 
-def _worker() -> str:
-    """This process, as people find it: host and process id."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+async def is_withheld(resources: Resources, export: Export) -> bool:
+    """Whether the dataset was taken from its owner since it was ordered, by roles or grants."""
+    owner = await viewer_of_user(resources, export.owner)
+    return owner is not None and resources.catalog.dataset_for(export.dataset, owner) is None
 
 
 async def history(resources: Resources, viewer: Viewer, export_id: str) -> Sequence[Attempt]:
@@ -93,10 +94,11 @@ async def report_progress(resources: Resources, export: Export, progress: Progre
         return False
     async with resources.store.connection():
         at = await resources.store.now()
-        is_running = await rows.write_progress(resources.store, export.id, export.attempt, progress, at=at)
-    if is_running:
-        await statuses.progressed(resources, export, progress, at=at)
-    return is_running
+        called = await rows.write_progress(resources.store, export.id, export.attempt, progress, at=at)
+    if called:
+        named = replace(export, name=called.name, note=called.note)
+        await statuses.progressed(resources, named, progress, at=at)
+    return called is not None
 
 
 async def hint_progress(resources: Resources, export: Export) -> None:
@@ -107,8 +109,16 @@ async def hint_progress(resources: Resources, export: Export) -> None:
 async def finish(
     resources: Resources, export: Export, file: ExportFile, warnings: tuple[FormatWarning, ...]
 ) -> Export | None:
-    """SUCCESS with a file that is in its place already. None: the attempt is no longer the running one."""
-    return await _end(resources, export, lambda current, at: [_succeeded(resources, current, file, warnings, at)])
+    """SUCCESS with a file that is in its place already. None: the attempt is no longer the running one.
+
+    May be said again by who did not hear whether it was written.
+    """
+    ended = await _end(resources, export, lambda current, at: [_succeeded(resources, current, file, warnings, at)])
+    if ended is not None:
+        return ended
+    async with resources.store.connection():
+        current = await rows.get(resources.store, export.id)
+    return current if current and current.file and current.file.key == file.key else None
 
 
 def _succeeded(

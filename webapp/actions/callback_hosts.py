@@ -9,13 +9,14 @@ from webapp.actions.reach import reach
 from webapp.domain.access import Viewer
 from webapp.domain.addresses import AllowedTargets
 from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.sentences import say, sentence_of
 from webapp.domain.targets import BadTarget, parse_target
 from webapp.resources import Resources
 from webapp.store import app_settings, people
 
 MOST_HOSTS = 200
 ANYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-NOT_LISTED = "Callbacks of an order may go to listed hosts only. Ask an admin to list this one."
+NOT_LISTED = say("Callbacks of an order may go to listed hosts only. Ask an admin to list this one.")
 
 
 async def listed(resources: Resources) -> tuple[str, ...]:
@@ -54,7 +55,7 @@ async def check_callback_url(resources: Resources, url: str) -> None:
             raise BadTarget(NOT_LISTED)
         await reach(resources, url)
     except BadTarget as error:
-        raise Invalid([FieldError("callback_url", str(error))]) from error
+        raise Invalid([FieldError("callback_url", sentence_of(error))]) from error
 
 
 def _checked(hosts: Sequence[str]) -> tuple[str, ...]:
@@ -64,10 +65,12 @@ def _checked(hosts: Sequence[str]) -> tuple[str, ...]:
         try:
             listed[_canonical(host.strip())] = None
         except BadTarget:
-            sentence = f"{host[:80]!r} is not a host: give a name or an address without port or path."
+            sentence = say(
+                "{host} is not a host: give a name or an address without port or path.", host=repr(host[:80])
+            )
             errors.append(FieldError("hosts", sentence))
     if len(listed) > MOST_HOSTS:
-        errors.append(FieldError("hosts", f"At most {MOST_HOSTS} hosts can be listed."))
+        errors.append(FieldError("hosts", say("At most {most} hosts can be listed.", most=MOST_HOSTS)))
     if errors:
         raise Invalid(errors)
     return tuple(listed)

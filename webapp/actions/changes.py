@@ -65,7 +65,7 @@ async def write(
     for number, step in enumerate(steps):
         if not await exports.compare_and_set(resources.store, before, step):
             return None
-        written.append(Written(step, await outbox.record(resources, step, at=at)))
+        written.append(Written(step, await outbox.record(resources, step, at=at, is_last=step is steps[-1])))
         if before.status is Status.PROCESSING:
             await attempts.end(resources.store, step, outcome(steps[number:]), at=at)
         before = step

@@ -9,15 +9,19 @@ from typing import Any
 
 from webapp.datasets import sources
 from webapp.datasets.choices import Found, labels_of, search, with_choices
-from webapp.datasets.columns import Column, Row
+from webapp.datasets.columns import Column, Row, UnknownColumns, places, told_names
 from webapp.datasets.declaration import Choice, Dataset, Parameter
-from webapp.datasets.parameters import bind_values, parse_params
+from webapp.datasets.parameters import Unfit, bind_values, default_value, parse_params
 from webapp.datasets.relative import Moment, moment_in
 from webapp.domain import limits
 from webapp.domain.access import NotFound, Viewer
-from webapp.domain.errors import AttemptFailed, FieldError, Invalid, export_error
+from webapp.domain.errors import AttemptFailed, FieldError, Invalid, export_error, recalled
 from webapp.domain.estimates import Rows
+from webapp.domain.sentences import say
 from webapp.resources import Resources
+
+KNOWN_TOLD = 50
+"""Columns that there are, told to who named one that there is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Checked:
 
 def get(resources: Resources, viewer: Viewer, name: str) -> Dataset:
     """Raises NotFound for what does not exist or is not for this person's role."""
-    dataset = resources.catalog.dataset_for(name, viewer.role)
+    dataset = resources.catalog.dataset_for(name, viewer)
     if dataset is None:
         raise NotFound
     return dataset
@@ -71,8 +75,10 @@ async def with_lists(resources: Resources, dataset: Dataset) -> Listed:
     troubles: dict[str, str] = {}
     for parameter, answer in zip(asked, answers, strict=True):
         if isinstance(answer, AttemptFailed):
-            reason = export_error(answer.code, **answer.details).message
-            troubles[parameter.name] = f"The choices of {parameter.label} cannot be read now. {reason}"
+            reason = recalled(export_error(answer.code, **answer.details))
+            troubles[parameter.name] = say(
+                "The choices of {parameter} cannot be read now. {reason}", parameter=parameter.label, reason=reason
+            )
         elif isinstance(answer, BaseException):
             raise answer
         else:
@@ -92,12 +98,46 @@ async def checked_params(resources: Resources, dataset: Dataset, raw: Mapping[st
 
 
 async def preview(
-    resources: Resources, dataset: Dataset, raw: Mapping[str, Any], *, zone: str | None = None
+    resources: Resources,
+    dataset: Dataset,
+    raw: Mapping[str, Any],
+    *,
+    zone: str | None = None,
+    columns: Sequence[str] = (),
 ) -> Preview:
-    """Raises Invalid for wrong parameters and AttemptFailed when the source refuses or takes too long."""
+    """Of the chosen columns or of all. Raises Invalid for wrong parameters and columns that there are not, and
+    AttemptFailed when the source refuses or takes too long."""
     moment = moment_in(zone, await resources.store.now())
     checked = await checked_params(resources, dataset, raw, moment)
-    return await asyncio.to_thread(_read, _url(resources, dataset), dataset.sql, bind_values(dataset, checked.params))
+    url, values = _url(resources, dataset), bind_values(dataset, checked.params)
+    try:
+        return await asyncio.to_thread(_read, url, dataset.sql, values, columns)
+    except UnknownColumns as unknown:
+        raise Invalid([_refused(unknown)]) from None
+
+
+async def columns_of(
+    resources: Resources, dataset: Dataset, raw: Mapping[str, Any], moment: Moment
+) -> Sequence[Column]:
+    """Those of the query; with every parameter's default while what was sent is not right yet. Raises AttemptFailed."""
+    try:
+        params = (await checked_params(resources, dataset, raw, moment)).params
+    except Invalid:
+        params = {parameter.name: _default(parameter, moment) for parameter in dataset.parameters}
+    return await _described(resources, dataset, params)
+
+
+async def check_columns(
+    resources: Resources, dataset: Dataset, params: Mapping[str, Any], names: Sequence[str]
+) -> None:
+    """Raises Invalid for those that the query does not have. A source that gives no answer refuses none: the attempt
+    will look again."""
+    try:
+        places(await _described(resources, dataset, params), names)
+    except UnknownColumns as unknown:
+        raise Invalid([_refused(unknown)]) from None
+    except AttemptFailed:
+        return
 
 
 async def expected_rows(resources: Resources, dataset: Dataset, params: Mapping[str, Any]) -> Rows | None:
@@ -111,6 +151,27 @@ async def _choices(resources: Resources, dataset: Dataset, parameter: Parameter)
     return await asyncio.to_thread(resources.choices.get, _url(resources, dataset), parameter.choices_sql)
 
 
+def _default(parameter: Parameter, moment: Moment) -> Any:
+    try:
+        return default_value(parameter, moment)
+    except Unfit:
+        return None
+
+
+async def _described(resources: Resources, dataset: Dataset, params: Mapping[str, Any]) -> Sequence[Column]:
+    url, values = _url(resources, dataset), bind_values(dataset, params)
+    return await asyncio.to_thread(sources.describe, url, dataset.sql, values, seconds=limits.PREVIEW_SECONDS)
+
+
+def _refused(unknown: UnknownColumns) -> FieldError:
+    message = say(
+        "There is no column {names}; there are: {known}",
+        names=told_names(unknown.names),
+        known=told_names(unknown.known, KNOWN_TOLD),
+    )
+    return FieldError("options.columns", message)
+
+
 def _url(resources: Resources, dataset: Dataset) -> str:
     """Raises NotFound when the catalog changed since the dataset was found, and its source is gone."""
     source = resources.catalog.sources.get(dataset.source)
@@ -119,8 +180,8 @@ def _url(resources: Resources, dataset: Dataset) -> str:
     return source.url
 
 
-def _read(url: str, sql: str, values: Mapping[str, Any]) -> Preview:
-    found = sources.preview(url, sql, values, rows=limits.PREVIEW_ROWS, seconds=limits.PREVIEW_SECONDS)
+def _read(url: str, sql: str, values: Mapping[str, Any], columns: Sequence[str]) -> Preview:
+    found = sources.preview(url, sql, values, rows=limits.PREVIEW_ROWS, seconds=limits.PREVIEW_SECONDS, columns=columns)
     estimate = _estimate(url, sql, values) if found.truncated else Rows(len(found.rows), is_exact=True)
     return Preview(found.columns, found.rows, found.truncated, estimate)
 

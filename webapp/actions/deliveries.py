@@ -14,7 +14,7 @@ from webapp.domain.callbacks import Delivery, DeliveryAttempt, DeliveryState, En
 from webapp.domain.ids import is_id
 from webapp.resources import Resources
 from webapp.store import deliveries as rows
-from webapp.store import people
+from webapp.store import delivery_counts, people
 from webapp.store.deliveries import DeliveryFilter
 
 BATCH = 1000
@@ -75,6 +75,12 @@ async def count_matching(resources: Resources, chosen: DeliveryFilter) -> int:
     """How many `redeliver_matching` would owe again."""
     async with resources.store.connection():
         return await rows.count(resources.store, chosen, at=await resources.store.now())
+
+
+async def count_dead(resources: Resources, endpoint_id: str) -> int:
+    """How many dead letters an endpoint has."""
+    async with resources.store.connection():
+        return (await delivery_counts.loads_of(resources.store, [endpoint_id]))[endpoint_id].dead
 
 
 async def recover(resources: Resources, actor: Viewer, endpoint_id: str, *, since: datetime) -> int:

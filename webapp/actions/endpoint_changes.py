@@ -20,11 +20,11 @@ Decide = Callable[[Endpoint, datetime], Endpoint]
 
 
 async def found(resources: Resources, endpoint_id: str, *, lock: bool = False) -> Endpoint:
-    """Raises NotFound."""
+    """Raises NotFound, also for a person who is mailed: that is nobody else's to change."""
     endpoint = None
     if is_id(endpoint_id, "end"):
         endpoint = await rows.get(resources.store, endpoint_id, resources.sealer, lock=lock)
-    if endpoint is None:
+    if endpoint is None or endpoint.settings.reader:
         raise NotFound
     return endpoint
 

@@ -9,6 +9,7 @@ from webapp.actions.endpoint_changes import change
 from webapp.domain.access import Viewer
 from webapp.domain.callbacks import LONGEST_OVERLAP, ROTATION_OVERLAP, Endpoint, Secret
 from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.sentences import say
 from webapp.domain.signing import new_secret
 from webapp.resources import Resources
 from webapp.store import endpoints as rows
@@ -24,7 +25,7 @@ async def rotate(
     Raises Invalid and NotFound.
     """
     if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
-        raise Invalid([FieldError("overlap", f"Must be from nothing to {LONGEST_OVERLAP.days} days.")])
+        raise Invalid([FieldError("overlap", say("Must be from nothing to {days} days.", days=LONGEST_OVERLAP.days))])
 
     def rotated(endpoint: Endpoint, at: datetime) -> Endpoint:
         return replace(endpoint, secrets=(Secret(new_secret(), at), *_ending(endpoint, at, at + overlap)))
@@ -42,7 +43,10 @@ def _ending(endpoint: Endpoint, at: datetime, latest: datetime) -> tuple[Secret,
     ]
     left = tuple(secret for secret in ending if secret.is_valid(at))
     if len(left) >= MOST_SECRETS:
-        sentence = f"{MOST_SECRETS} secrets are in force already. Wait until one ends, or let them all end now with 0s."
+        sentence = say(
+            "{count} secrets are in force already. Wait until one ends, or let them all end now with 0s.",
+            count=MOST_SECRETS,
+        )
         raise Invalid([FieldError("overlap", sentence)])
     return left
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from webapp.actions.reach import reach
 from webapp.domain.callbacks import (
+    CALLBACK_TYPES,
     IN_FLIGHT_RANGE,
     LONGEST_WAIT,
     MOST_RETRIES,
@@ -21,8 +22,8 @@ from webapp.domain.callbacks import (
     EndpointSettings,
 )
 from webapp.domain.errors import FieldError, Invalid
-from webapp.domain.events import EVENT_TYPES
 from webapp.domain.headers import is_reserved
+from webapp.domain.sentences import say, sentence_of
 from webapp.domain.targets import BadTarget
 from webapp.resources import Resources
 from webapp.store import endpoints as rows
@@ -40,7 +41,11 @@ UNCHANGED = "…"
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
-DUPLICATE = "Another endpoint has the same URL: it will hear of such events more than once."
+NO_EVENT_TYPE = say("There is no event type {name}.")
+NO_DATASET = say("There is no dataset {name}.")
+WHOLE_RANGE = say("Must be a whole number from {low} to {high}.")
+SECONDS_RANGE = say("Must be a number of seconds from {low} to {high}.")
+DUPLICATE = say("Another endpoint has the same URL: it will hear of such events more than once.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ async def _check_url(form: _Form, url: str, before: EndpointSettings | None) -> 
     try:
         notes = await reach(form.resources, url)
     except BadTarget as error:
-        form.wrong("url", str(error))
+        form.wrong("url", sentence_of(error))
         return ()
     async with form.resources.store.connection():
         same = await rows.count_url(form.resources.store, url)
@@ -107,9 +112,9 @@ class _Form:
             before,
             url=self._text("url", before.url, longest=None),
             description=self._text("description", before.description, longest=DESCRIPTION_LENGTH).strip(),
-            event_types=self._names("event_types", before.event_types, EVENT_TYPES, "event type"),
+            event_types=self._names("event_types", before.event_types, CALLBACK_TYPES, NO_EVENT_TYPE),
             datasets=self._names(
-                "datasets", before.datasets, (*self.resources.catalog.datasets, *before.datasets), "dataset"
+                "datasets", before.datasets, (*self.resources.catalog.datasets, *before.datasets), NO_DATASET
             ),
             schedule=schedule,
             waits=waits,
@@ -123,26 +128,29 @@ class _Form:
     def _text(self, field: str, before: str, *, longest: int | None) -> str:
         value = self.given.get(field, before)
         if not isinstance(value, str):
-            self.wrong(field, "Must be text.")
+            self.wrong(field, say("Must be text."))
         elif longest is not None and len(value) > longest:
-            self.wrong(field, f"May have at most {longest} characters; these are {len(value)}.")
+            self.wrong(
+                field,
+                say("May have at most {longest} characters; these are {count}.", longest=longest, count=len(value)),
+            )
         elif longest is not None and CONTROL.search(value):
-            self.wrong(field, "Must be one line without control characters.")
+            self.wrong(field, say("Must be one line without control characters."))
         else:
             return value
         return ""
 
-    def _names(self, field: str, before: tuple[str, ...], known: Sequence[str], noun: str) -> tuple[str, ...]:
+    def _names(self, field: str, before: tuple[str, ...], known: Sequence[str], unknown: str) -> tuple[str, ...]:
         """Each once, in the order given; none of them means all."""
         if field not in self.given:
             return before
         value = self.given[field]
         if not isinstance(value, list | tuple):
-            self.wrong(field, f"Must be a list; an empty one means every {noun}.")
+            self.wrong(field, say("Must be a list; an empty one means all."))
             return before
         names = cast("Sequence[Any]", value)
         for name in [name for name in names if name not in known][:5]:
-            self.wrong(field, f"There is no {noun} {str(name)[:80]!r}.")
+            self.wrong(field, say(unknown, name=repr(str(name)[:80])))
         return tuple(dict.fromkeys(name for name in names if name in known))
 
     def _number(self, field: str, before: float, limits: tuple[float, float], unit: str = "") -> float:
@@ -151,8 +159,8 @@ class _Form:
         value, (low, high) = _number(self.given[field]), limits
         is_whole = not unit
         if value is None or not low <= value <= high or (is_whole and not value.is_integer()):
-            kind = "a whole number" if is_whole else f"a number of {unit}"
-            self.wrong(field, f"Must be {kind} from {low:g} to {high:g}.")
+            pattern = WHOLE_RANGE if is_whole else SECONDS_RANGE
+            self.wrong(field, say(pattern, low=format(low, "g"), high=format(high, "g")))
             return before
         return value
 
@@ -167,8 +175,12 @@ class _Form:
             return OWN, tuple(wait for wait in waits if wait is not None)
         self.wrong(
             "schedule",
-            f"Choose {', '.join(SCHEDULES)} or a list of 1 to {MOST_RETRIES} waits, "
-            f"each of 1 to {LONGEST_WAIT:.0f} seconds.",
+            say(
+                "Choose {schedules}, or give a list of 1 to {most} waits, each from 1 second to {days} days.",
+                schedules=", ".join(SCHEDULES),
+                most=MOST_RETRIES,
+                days=format(LONGEST_WAIT / 86_400, "g"),
+            ),
         )
         return self.before.schedule, self.before.waits
 
@@ -177,10 +189,10 @@ class _Form:
             return self.before.headers
         pairs = _pairs(self.given["headers"])
         if pairs is None:
-            self.wrong("headers", "Must be names with their values, all of them text.")
+            self.wrong("headers", say("Must be names with their values, all of them text."))
             return ()
         if len(pairs) > MOST_HEADERS:
-            self.wrong("headers", f"At most {MOST_HEADERS} custom headers can be sent.")
+            self.wrong("headers", say("At most {most} custom headers can be sent.", most=MOST_HEADERS))
             return ()
         kept = {name.lower(): value for name, value in self.before.headers}
         pairs = [
@@ -203,7 +215,7 @@ class _Form:
             case str() as key if (canonical := _canonical_key(key)) is not None:
                 return canonical
             case _:
-                self.wrong("encryption", "Choose none, new, keep, or give a key of 32 bytes in URL-safe base64.")
+                self.wrong("encryption", say("Choose none, new, keep, or give a key of 32 bytes in URL-safe base64."))
                 return None
 
 
@@ -238,18 +250,26 @@ def _wrong_with_header(name: str, value: str, *, is_twice: bool) -> str | None:
     """A sentence, which never holds the value; None when all is well."""
     shown = repr(name[:40])
     if len(name) > HEADER_NAME_LENGTH or not TOKEN.fullmatch(name):
-        return f"{shown} is not a header's name: letters, digits and hyphens, at most {HEADER_NAME_LENGTH}."
+        return say(
+            "{shown} is not a header's name: letters, digits and hyphens, at most {most}.",
+            shown=shown,
+            most=HEADER_NAME_LENGTH,
+        )
     if is_reserved(name):
-        return f"The header {shown} is reserved: Exportdesk or the connection sets it."
+        return say("The header {shown} is reserved: Exportdesk or the connection sets it.", shown=shown)
     if is_twice:
-        return f"The header {shown} is there twice."
+        return say("The header {shown} is there twice.", shown=shown)
     if CONTROL.search(value):
-        return f"The value of {shown} has a line break or control character."
+        return say("The value of {shown} has a line break or control character.", shown=shown)
     try:
         length = len(value.encode("latin-1"))
     except UnicodeEncodeError:
-        return f"The value of {shown} has characters beyond Latin-1, which a header cannot carry."
-    return f"The value of {shown} is longer than {HEADER_VALUE_BYTES} bytes." if length > HEADER_VALUE_BYTES else None
+        return say("The value of {shown} has characters beyond Latin-1, which a header cannot carry.", shown=shown)
+    return (
+        say("The value of {shown} is longer than {most} bytes.", shown=shown, most=HEADER_VALUE_BYTES)
+        if length > HEADER_VALUE_BYTES
+        else None
+    )
 
 
 def _canonical_key(text: str) -> str | None:

@@ -16,6 +16,7 @@ from webapp.domain.callbacks import Endpoint, EndpointSettings, EndpointState, S
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.exports import Export
 from webapp.domain.ids import is_id, new_id
+from webapp.domain.sentences import say
 from webapp.domain.signing import new_secret
 from webapp.resources import Resources
 from webapp.store import deliveries, delivery_counts
@@ -54,7 +55,9 @@ async def create(resources: Resources, actor: Viewer, given: Mapping[str, Any]) 
     store = resources.store
     async with store.transaction():
         if await rows.count_registered(store) >= MOST_ENDPOINTS:
-            sentence = f"There are {MOST_ENDPOINTS} endpoints already. Delete one that is not needed any more."
+            sentence = say(
+                "There are {count} endpoints already. Delete one that is not needed any more.", count=MOST_ENDPOINTS
+            )
             raise Invalid([FieldError("url", sentence)])
         shown = ["encryption_key"] if given.get("encryption") == "new" else []
         endpoint = await _add(resources, actor, checked.settings, shown=shown)
@@ -72,7 +75,12 @@ async def attach(resources: Resources, viewer: Viewer, export: Export, url: str)
         return None
     if len(known) >= MOST_OF_EXPORT:
         raise Invalid(
-            [FieldError("callback_url", f"This export tells {MOST_OF_EXPORT} URLs already, the most it can.")]
+            [
+                FieldError(
+                    "callback_url",
+                    say("This export tells {count} URLs already, the most it can.", count=MOST_OF_EXPORT),
+                )
+            ]
         )
     return await _add(resources, viewer, EndpointSettings(url), export_id=export.id)
 

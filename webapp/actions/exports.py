@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from webapp import bus
-from webapp.actions import endpoints, outbox, statuses, turns
+from webapp.actions import emails, endpoints, outbox, statuses, turns
 from webapp.actions.callback_hosts import check_callback_url
 from webapp.actions.changes import Contended, Written, announce, change, hint, log_steps, tell, write
-from webapp.actions.datasets import Checked, checked_params
+from webapp.actions.datasets import Checked, check_columns, checked_params
 from webapp.datasets.declaration import Dataset
 from webapp.datasets.relative import moment_in
 from webapp.domain import limits
-from webapp.domain.access import NotFound, QuotaExceeded, Viewer, may_see
+from webapp.domain.access import NotFound, Owned, QuotaExceeded, Viewer, may_see
+from webapp.domain.annotations import Annotation, annotation
 from webapp.domain.callbacks import Endpoint
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.events import snapshot
@@ -28,9 +29,11 @@ from webapp.domain.exports import queue as queued
 from webapp.domain.exports import retry_by_hand as retried
 from webapp.domain.formats import Options, options_json, parse_options
 from webapp.domain.ids import is_id, new_id
+from webapp.domain.sentences import say
 from webapp.resources import Resources
+from webapp.store import emails as mailboxes
 from webapp.store import exports as rows
-from webapp.store import idempotency, people
+from webapp.store import idempotency, people, shares
 
 DAY = timedelta(seconds=limits.IDEMPOTENCY_KEY_LIFETIME)
 
@@ -39,8 +42,9 @@ DAY = timedelta(seconds=limits.IDEMPOTENCY_KEY_LIFETIME)
 class Order:
     """What a person or client asks for, as it was sent: nothing in it is trusted.
 
+    `called` are its `name` and `note`, if it has them: an order that is active already keeps its own.
     In `zone` relative defaults are resolved; without one it is that of the options, else UTC. `callback_url` gets an
-    endpoint for this export alone.
+    endpoint for this export alone. `notify` is how its owner is told of its end.
     """
 
     dataset: str
@@ -49,6 +53,8 @@ class Order:
     options: Mapping[str, Any]
     zone: str | None = None
     callback_url: str | None = None
+    notify: str | None = None
+    called: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ class AlreadyActive(Exception):
     """The same order is waiting or running already, as another export."""
 
     def __init__(self, export: Export) -> None:
-        super().__init__(f"The same order is active already as {export.id}.")
+        super().__init__(say("The same order is active already as {id}.", id=export.id))
         self.export = export
 
 
@@ -89,6 +95,7 @@ async def place(
     """
     now = await resources.store.now()
     dataset, checked, options = await check_order(resources, viewer, wanted, defaults=defaults, now=now)
+    called = annotation(wanted.called, Annotation())
     export = Export(
         id=new_id("exp"),
         owner=viewer.id,
@@ -101,6 +108,8 @@ async def place(
         status=Status.PENDING,
         version=1,
         created_at=now,
+        name=called.name,
+        note=called.note,
     )
     placed = await _write_order(resources, viewer, export, wanted, idempotency_key)
     if not placed.is_new:
@@ -112,9 +121,9 @@ async def check_order(
     resources: Resources, viewer: Viewer, wanted: Order, *, defaults: Options, now: datetime
 ) -> tuple[Dataset, Checked, dict[str, Any]]:
     """The dataset, and parameters and options in the form in which they are stored. Raises Invalid."""
-    dataset = resources.catalog.dataset_for(wanted.dataset, viewer.role)
+    dataset = resources.catalog.dataset_for(wanted.dataset, viewer)
     if dataset is None:
-        raise Invalid([FieldError("dataset", f"There is no dataset named {wanted.dataset[:80]!r}.")])
+        raise Invalid([FieldError("dataset", say("There is no dataset named {name}.", name=repr(wanted.dataset[:80])))])
     errors: list[FieldError] = []
     checked = Checked({}, {})
     options: dict[str, Any] = {}
@@ -125,10 +134,15 @@ async def check_order(
         errors += invalid.errors
     if wanted.format not in dataset.formats:
         names = ", ".join(dataset.formats)
-        errors.append(FieldError("format", f"Choose one of these formats: {names}."))
+        errors.append(FieldError("format", say("Choose one of these formats: {choices}.", choices=names)))
     else:
         try:
             options = options_json(parse_options(wanted.options, wanted.format, defaults=defaults), wanted.format)
+        except Invalid as invalid:
+            errors += invalid.errors
+    if not errors and (columns := options.get("columns")):
+        try:
+            await check_columns(resources, dataset, checked.params, columns)
         except Invalid as invalid:
             errors += invalid.errors
     if wanted.callback_url is not None:
@@ -136,6 +150,15 @@ async def check_order(
             await check_callback_url(resources, wanted.callback_url)
         except Invalid as invalid:
             errors += invalid.errors
+    if wanted.notify is not None:
+        try:
+            await emails.check_order(resources, viewer, wanted.notify)
+        except Invalid as invalid:
+            errors += invalid.errors
+    try:
+        annotation(wanted.called, Annotation())
+    except Invalid as invalid:
+        errors += invalid.errors
     if errors:
         raise Invalid(errors)
     return dataset, checked, options
@@ -148,9 +171,10 @@ def order_key(owner: str, dataset: str, params: Mapping[str, Any], format: str, 
 
 
 def _as_sent(owner: str, wanted: Order) -> str:
-    """What a key stands for: the order's own key and, behind a colon, that of its callback."""
+    """What a key stands for: the order's own key and, behind a colon, that of whom it tells."""
     sent = order_key(owner, wanted.dataset, wanted.params, wanted.format, wanted.options)
-    return sent if wanted.callback_url is None else f"{sent}:{hashlib.sha256(wanted.callback_url.encode()).hexdigest()}"
+    told = "\n".join(filter(None, (wanted.callback_url, wanted.notify)))
+    return f"{sent}:{hashlib.sha256(told.encode()).hexdigest()}" if told else sent
 
 
 def _is_same(used: str, sent: str, answered: Export | None, export: Export) -> bool:
@@ -162,7 +186,8 @@ def _is_same(used: str, sent: str, answered: Export | None, export: Export) -> b
 async def _write_order(resources: Resources, viewer: Viewer, export: Export, wanted: Order, key: str | None) -> Placed:
     store = resources.store
     async with store.transaction():
-        await people.lock_user(store, export.owner)
+        if not await people.lock_user(store, export.owner):
+            raise NotFound
         sent = "" if key is None else _as_sent(export.owner, wanted)
         since = export.created_at - DAY
         if key is not None and (use := await idempotency.find(store, export.owner, key, since=since)):
@@ -178,6 +203,8 @@ async def _write_order(resources: Resources, viewer: Viewer, export: Export, wan
             await rows.insert(store, export)
         if wanted.callback_url is not None:
             made = await endpoints.attach(resources, viewer, answer, wanted.callback_url)
+        if wanted.notify is not None:
+            await mailboxes.mark(store, answer.id, wanted.notify)
         if active is None:
             callbacks = await outbox.record(resources, export, at=export.created_at)
         if key is not None:
@@ -212,6 +239,25 @@ async def get(resources: Resources, viewer: Viewer, export_id: str) -> Export:
     return export
 
 
+async def read(resources: Resources, viewer: Viewer, export_id: str) -> Export:
+    """As `get`, and for those with whom its file is shared: to look at and to download, and no more."""
+    export = await rows.get(resources.store, export_id) if is_id(export_id, "exp") else None
+    if export is None or not await may_read(resources, viewer, export_id, export):
+        raise NotFound
+    return export
+
+
+async def may_read(resources: Resources, viewer: Viewer, export_id: str, export: Owned) -> bool:
+    """Whoever may see it, without another look; and with whom it is shared, while it has its file and the dataset is
+    not withheld from them. That is read from the store each time, so that what was withdrawn is so at once."""
+    if may_see(viewer, export):
+        return True
+    if export.dataset in resources.catalog.withheld_from(viewer):
+        return False
+    async with resources.store.connection():
+        return await shares.is_shared(resources.store, export_id, viewer.id)
+
+
 async def cancel(resources: Resources, viewer: Viewer, export_id: str) -> Export:
     """Raises NotFound and IllegalTransition. The worker hears of it within a second and stops the query."""
     await get(resources, viewer, export_id)
@@ -236,6 +282,34 @@ async def retry(resources: Resources, viewer: Viewer, export_id: str) -> Export:
         raise Contended
     await tell(resources, written)
     return written[-1].export
+
+
+async def annotate(resources: Resources, viewer: Viewer, export_id: str, sent: Mapping[str, Any]) -> Export:
+    """Changes `name`, `note` or both, in whatever status. Raises NotFound and Invalid."""
+    async with resources.store.transaction():
+        before = await get(resources, viewer, export_id)
+        called = annotation(sent, Annotation(before.name, before.note))
+        export = await rows.annotate(resources.store, export_id, called)
+        at = await resources.store.now()
+    if export is None:
+        raise NotFound
+    await statuses.changed(resources, export, at=at)
+    await hint(resources, bus.Hint(export.id, export.owner, export.version))
+    return export
+
+
+async def notify(resources: Resources, viewer: Viewer, export_id: str, wanted: str | None) -> None:
+    """How its owner, who alone may say it, is told of its end. Raises NotFound, Invalid, and IllegalTransition once it
+    has ended."""
+    export = await get(resources, viewer, export_id)
+    if export.owner != viewer.id:
+        raise NotFound
+    if wanted is not None:
+        await emails.check_order(resources, viewer, wanted)
+    async with resources.store.transaction():
+        if not await mailboxes.mark(resources.store, export_id, wanted):
+            ended = await get(resources, viewer, export_id)
+            raise IllegalTransition(ended.status, ended.status)
 
 
 async def delete(resources: Resources, viewer: Viewer, export_id: str) -> None:
@@ -265,12 +339,24 @@ async def wake_next(resources: Resources) -> None:
 
 
 async def list_page(
-    resources: Resources, chosen: rows.ListFilter, *, limit: int, after: tuple[datetime, str] | None = None
-) -> tuple[Sequence[Export], bool]:
-    """One page, and whether there are more after it."""
-    async with resources.store.connection():
-        found = await rows.list_page(resources.store, chosen, limit=limit + 1, after=after)
-    return found[:limit], len(found) > limit
+    resources: Resources, chosen: rows.ListFilter, *, limit: int, after: rows.Key | None = None
+) -> tuple[Sequence[Export], rows.Key | None]:
+    """One page, newest first, and the key after which the next one begins, None after the last.
+
+    A search looks through `SEARCHED_AT_ONCE` exports at a time: its page may be short, even empty, and not be the last
+    one. An export whose id is looked for is found at once.
+    """
+    store, end = resources.store, None
+    async with store.connection():
+        if chosen.text:
+            is_meant = after is None and is_id(chosen.text, "exp")
+            if is_meant and (found := await rows.find_by_id(store, chosen)):
+                return [found], None
+            end = await rows.search_end(store, chosen, after=after)
+        page = await rows.list_page(store, chosen, limit=limit + 1, after=after, down_to=end)
+    if len(page) > limit:
+        return page[:limit], (page[limit - 1].created_at, page[limit - 1].id)
+    return page, end
 
 
 async def describe(resources: Resources, *found: Export) -> list[dict[str, Any]]:

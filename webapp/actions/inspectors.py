@@ -16,6 +16,7 @@ from webapp.domain.access import NotFound, Viewer
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.ids import is_id, new_id
 from webapp.domain.receiving import Arrival, Inspector, Received, Verdict
+from webapp.domain.sentences import say, sentence_of
 from webapp.resources import Resources
 from webapp.store import inspectors, people
 
@@ -68,7 +69,9 @@ async def create(resources: Resources, actor: Viewer) -> Inspector:
     store, token = resources.store, secrets.token_urlsafe(TOKEN_BYTES)
     async with store.transaction():
         if await inspectors.count(store) >= receiving.MOST_INSPECTORS:
-            sentence = f"There are {receiving.MOST_INSPECTORS} inspectors already. Throw one away first."
+            sentence = say(
+                "There are {count} inspectors already. Throw one away first.", count=receiving.MOST_INSPECTORS
+            )
             raise Invalid([FieldError("inspector", sentence)])
         now = await store.now()
         inspector = Inspector(token, f"{resources.settings.base_url}/inspect/{token}", now, actor.id)
@@ -123,9 +126,13 @@ async def edit(
     try:
         networks = receiving.parse_networks(allowed)
     except ValueError as error:
-        errors.append(FieldError("allowed", str(error)))
+        errors.append(FieldError("allowed", sentence_of(error)))
     if answer_status not in receiving.ANSWER_STATUSES:
-        errors.append(FieldError("answer_status", f"Choose one of {', '.join(map(str, receiving.ANSWER_STATUSES))}."))
+        errors.append(
+            FieldError(
+                "answer_status", say("Choose one of {choices}.", choices=", ".join(map(str, receiving.ANSWER_STATUSES)))
+            )
+        )
     if errors:
         raise Invalid(errors)
     async with resources.store.transaction():

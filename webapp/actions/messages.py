@@ -13,6 +13,7 @@ import msgspec
 from joserfc import jwe
 from joserfc.jwk import OctKey
 
+from webapp.domain.alerts import ALERT_TYPES, RESOLVED, RULES, Alert, Watch, payload
 from webapp.domain.callbacks import EndpointSettings, Message
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.events import rfc3339, snapshot
@@ -93,11 +94,24 @@ def encrypted(encryption_key: str, data: Any) -> str:
 
 
 async def sample(resources: Resources, event_type: str) -> Message:
-    """An event of this type as it would be sent, about an export that there never was."""
+    """An event of this type as it would be sent, about an export, or an alert, that there never was."""
     at = await resources.store.now()
-    export = SAMPLES[event_type](_ordered(resources, at - timedelta(seconds=40)), at)
-    data = snapshot(export, base_url=resources.settings.base_url)
+    is_alert, url = event_type in ALERT_TYPES, resources.settings.base_url
+    data = alert_sample(event_type, at, base_url=url) if is_alert else _export(resources, event_type, at)
     return Message(new_id("evt"), event_type, at, data)
+
+
+def alert_sample(event_type: str, at: datetime, *, base_url: str) -> dict[str, Any]:
+    threshold = RULES[Alert.QUEUE_TIME].usual
+    watch = Watch(value=1.4 * threshold, firing_since=at)
+    if event_type == RESOLVED:
+        watch = Watch(0.5 * threshold, firing_since=at - timedelta(minutes=25), resolved_at=at)
+    return payload(Alert.QUEUE_TIME, watch, threshold, base_url=base_url)
+
+
+def _export(resources: Resources, event_type: str, at: datetime) -> dict[str, Any]:
+    export = SAMPLES[event_type](_ordered(resources, at - timedelta(seconds=40)), at)
+    return snapshot(export, base_url=resources.settings.base_url)
 
 
 def _ordered(resources: Resources, at: datetime) -> Export:
@@ -157,4 +171,4 @@ SAMPLES: Mapping[str, Callable[[Export, datetime], Export]] = {
     "export.expired": _expired,
     "export.cancelled": lambda export, at: cancel(queue(export, at=export.created_at), at=at),
 }
-"""By event type, what becomes of a new order until then."""
+"""By event type of exports, what becomes of a new order until then."""

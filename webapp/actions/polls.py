@@ -7,7 +7,7 @@ from collections.abc import Set
 from webapp import queue, status_cache
 from webapp.actions import exports, turns
 from webapp.actions.statuses import answer_of
-from webapp.domain.access import NotFound, Viewer, may_see
+from webapp.domain.access import NotFound, Viewer
 from webapp.resources import Resources
 from webapp.status_cache import Answer, Slot
 
@@ -29,7 +29,7 @@ async def current(resources: Resources, viewer: Viewer, export_id: str, known: S
             if kept is None or not suffices(kept, known):
                 kept = await _from_store(resources, viewer, export_id)
                 slot.fill(kept)
-    if not may_see(viewer, kept):
+    if not await exports.may_read(resources, viewer, export_id, kept):
         raise NotFound
     return kept
 
@@ -56,7 +56,7 @@ async def _from_redis(resources: Resources, export_id: str, slot: Slot[Answer]) 
 
 async def _from_store(resources: Resources, viewer: Viewer, export_id: str) -> Answer:
     async with resources.store.connection():
-        export = await exports.get(resources, viewer, export_id)
+        export = await exports.read(resources, viewer, export_id)
         now = await resources.store.now()
         [place] = await turns.places(resources, [export], now=now)
     return answer_of(export, base_url=resources.settings.base_url, now=now, place=place)

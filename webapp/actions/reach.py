@@ -11,12 +11,13 @@ from ipaddress import ip_address
 from webapp.actions import inspectors
 from webapp.domain.addresses import Address, AllowedTargets, is_forbidden
 from webapp.domain.callbacks import UNREACHABLE
+from webapp.domain.sentences import say
 from webapp.domain.targets import BadTarget, parse_target
 from webapp.resources import Resources
 
 LOOKUP_SECONDS = 2.0
-UNRESOLVED = "The host's name leads nowhere just now. Callbacks will be tried once it does."
-FRAGMENT = "The part of the URL from # on is not sent."
+UNRESOLVED = say("The host's name leads nowhere just now. Callbacks will be tried once it does.")
+FRAGMENT = say("The part of the URL from # on is not sent.")
 
 _lookups = ThreadPoolExecutor(4, "lookup")
 """Apart from all other threads: a name server that does not answer holds up nothing else."""

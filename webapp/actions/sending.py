@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from webapp import bus
+from webapp import bus, letters
 from webapp.actions import messages
 from webapp.actions.changes import hint
 from webapp.actions.messages import Outgoing
@@ -36,17 +36,24 @@ from webapp.domain.callbacks import (
 )
 from webapp.domain.ids import new_id
 from webapp.domain.tallies import Metric, Observation
+from webapp.language import LANGUAGES
 from webapp.resources import Resources
 from webapp.sealing import Unsealable
-from webapp.store import endpoints, leases, people, tallies
+from webapp.settings import Settings
+from webapp.store import emails, endpoints, leases, people, tallies
+from webapp.store import shares as share_rows
 from webapp.store.database import PlainSQL
 from webapp.store.leases import Room
+from webapp.store.shares import Note
 from webapp.store.types import from_milliseconds, to_milliseconds
 
 log = logging.getLogger(__name__)
 
 ACTOR = "exportdesk"
-CHANNEL = "callback"
+CHANNEL, MAIL_CHANNEL = "callback", "email"
+RETRIED = "retried"
+"""The outcome of a request after which its delivery is still owed; else it is the state of the delivery."""
+MILLISECOND = timedelta(milliseconds=1)
 ENDPOINTS_AT_ONCE = 100
 LOOK_AGAIN = 0.05
 """Seconds until an endpoint that has been sent as many a second as it wants is looked at again."""
@@ -90,6 +97,9 @@ def _wait(room: Room, at: datetime) -> float | None:
     return LOOK_AGAIN if room.is_at_rate else None
 
 
+Reader = tuple[str, str | None]
+"""Address and language of a person who is mailed."""
+
 Known = dict[str, Endpoint | None]
 """Endpoints whose secrets have been opened already, by id: they hold as long as their version does. None: they could
 not be opened."""
@@ -104,24 +114,47 @@ class Claim:
     broken: Sequence[str] = ()
 
 
-async def claim(resources: Resources, token: str, *, limit: int, known: Known | None = None) -> list[Work]:
+async def claim(
+    resources: Resources, token: str, *, limit: int, known: Known | None = None, ended: Sequence[Ended] = ()
+) -> list[Work]:
     """Leases what is owed, as much as each endpoint takes and fairly between them, and begins an attempt of each.
 
-    What is in `known` is not opened again, and what is opened is put there.
+    What is in `known` is not opened again, and what is opened is put there. What has `ended` is recorded before, in the
+    same transaction unless an endpoint has to be opened between.
     """
     store, opened = resources.store, {} if known is None else known
     while True:
-        look = partial(_claim, token=token, limit=limit, known=opened, at=await store.now())
+        look = partial(
+            _claim,
+            token=token,
+            limit=limit,
+            known=opened,
+            ended=ended,
+            at=await store.now(),
+            settings=resources.settings,
+        )
         found = await store.at_once(look)
         if not found.unknown:
             break
+        ended = ()
         await _open(resources, found.unknown, opened)
     for endpoint_id in found.broken:
         opened.pop(endpoint_id, None)
     return list(found.work)
 
 
-async def _claim(rows: PlainSQL, *, token: str, limit: int, known: Known, at: datetime) -> Claim:
+async def _claim(
+    rows: PlainSQL,
+    *,
+    token: str,
+    limit: int,
+    known: Known,
+    ended: Sequence[Ended],
+    at: datetime,
+    settings: Settings,
+) -> Claim:
+    if ended:
+        await _record(rows, ended, at)
     locked = await leases.lock_owed(rows, at)
     rooms = [room for room in await leases.rooms(rows, at, among=locked) if room.due_at <= at]
     chosen = shares(rooms, limit)
@@ -133,7 +166,7 @@ async def _claim(rows: PlainSQL, *, token: str, limit: int, known: Known, at: da
     taken = await leases.take(rows, list(owed), token, at=at, until=_lease_end(at))
     if lost := [row["id"] for row in taken if owed[row["id"]]]:
         await leases.interrupt(rows, lost, at=at)
-    found = await _composed(rows, taken, known, token, at=at)
+    found = await _composed(rows, taken, known, token, at=at, settings=settings)
     await leases.begin(rows, [_begun(one) for one in found.work])
     return found
 
@@ -171,15 +204,31 @@ def _is_known(room: Room, known: Known) -> bool:
 
 
 async def _composed(
-    rows: PlainSQL, taken: Sequence[Mapping[str, Any]], known: Known, token: str, *, at: datetime
+    rows: PlainSQL,
+    taken: Sequence[Mapping[str, Any]],
+    known: Known,
+    token: str,
+    *,
+    at: datetime,
+    settings: Settings,
 ) -> Claim:
     """What is to be sent, signed. An endpoint for which that cannot be done keeps nobody else waiting."""
     events = await leases.events_of(rows, list({row["event_id"] for row in taken}))
+    mailed = [
+        (row["export_id"], one.settings.reader)
+        for row in taken
+        if (one := known[row["endpoint_id"]]) and one.settings.reader
+    ]
+    readers: Mapping[str, Reader] = await emails.readers(rows, [*{reader for _, reader in mailed}]) if mailed else {}
+    given = [(export, reader) for export, reader in mailed if export]
+    notes: Mapping[tuple[str, str], Note] = await share_rows.told(rows, given) if given else {}
     work: list[Work] = []
     broken: set[str] = set()
     for row in taken:
         endpoint = known[row["endpoint_id"]]
-        composed = endpoint and _work(row, endpoint, events[row["event_id"]], token, at)
+        reader = readers.get(endpoint.settings.reader or "") if endpoint else None
+        note = notes.get((row["export_id"], endpoint.settings.reader or "")) if endpoint else None
+        composed = endpoint and _work(row, endpoint, events[row["event_id"]], token, at, settings, reader, note)
         if composed:
             work.append(composed)
         else:
@@ -202,13 +251,25 @@ def _opened(resources: Resources, row: Mapping[str, Any]) -> Endpoint | None:
         return None
 
 
-def _work(row: Mapping[str, Any], endpoint: Endpoint, event: tuple[int, str], token: str, at: datetime) -> Work | None:
+def _work(
+    row: Mapping[str, Any],
+    endpoint: Endpoint,
+    event: tuple[int, str],
+    token: str,
+    at: datetime,
+    settings: Settings,
+    reader: Reader | None,
+    note: Note | None,
+) -> Work | None:
     delivery = _delivery(row, at)
     timestamp, data = event
     message = Message(row["event_id"], row["event_type"], from_milliseconds(timestamp), msgspec.Raw(data.encode()))
     secrets = [secret.value for secret in endpoint.valid_secrets(at)]
     try:
-        sent = messages.outgoing(endpoint.settings, secrets, message, at=at)
+        if endpoint.settings.reader:
+            sent = _mail(endpoint, message, settings, reader, note, at=at)
+        else:
+            sent = messages.outgoing(endpoint.settings, secrets, message, at=at)
     except Exception:
         log.exception("endpoint %s: nothing can be signed or encrypted for it", endpoint.id)
         return None
@@ -223,6 +284,34 @@ def _work(row: Mapping[str, Any], endpoint: Endpoint, event: tuple[int, str], to
         request_body=sent.body[:BODY_KEPT].decode("utf-8", "ignore"),
     )
     return Work(delivery, endpoint, message, attempt, sent, token)
+
+
+def _mail(
+    endpoint: Endpoint,
+    message: Message,
+    settings: Settings,
+    reader: Reader | None,
+    note: Note | None,
+    *,
+    at: datetime,
+) -> Outgoing:
+    """To its owner how the export ended, to anybody else that it was shared with them: by whom, and the `note`.
+
+    Without a body when there is nobody to write to, or no server to give it to, or it is shared no more.
+    """
+    url, export = endpoint.settings.url, msgspec.json.decode(message.data)
+    is_owner = export["owner"] == endpoint.settings.reader
+    if reader is None or settings.mail is None or not (is_owner or note):
+        return Outgoing(url, (), b"")
+    address, tag = reader
+    language, base_url = LANGUAGES[tag or settings.language], settings.base_url
+    if note and not is_owner:
+        letter = letters.shared(language, export, by=note.by, note=note.text, base_url=base_url)
+    else:
+        letter = letters.ended(language, export, base_url=base_url)
+    mail_id = message.id if is_owner else f"{message.id}.{endpoint.id}"
+    mail = letters.message(letter, settings.mail, address, id=mail_id, at=at, base_url=base_url)
+    return Outgoing(url, tuple((name, str(value)) for name, value in mail.items()), mail.as_bytes())
 
 
 def _delivery(row: Mapping[str, Any], at: datetime) -> Delivery:
@@ -273,27 +362,40 @@ async def record(resources: Resources, ended: Sequence[Ended]) -> int:
 
 
 async def _record(rows: PlainSQL, ended: Sequence[Ended], at: datetime) -> int:
-    await leases.end(rows, [_finished(one, at) for one in ended])
     settled = await leases.settle(rows, [_settled(one, at) for one in ended])
+    await leases.end(rows, [_finished(one, settled.get(one.work.delivery.id), at) for one in ended])
     ours = [one for one in ended if one.work.delivery.id in settled]
     await _write_health(rows, ours, at=at)
-    await tallies.add(rows, [one for each in ours for one in _observed(each, settled[each.work.delivery.id], at)])
+    await tallies.add(rows, _observed(ours, settled, at))
     return len(ours)
 
 
-def _observed(ended: Ended, state: str, at: datetime) -> list[Observation]:
-    """The request; and, when a delivery came through that nobody had sent again by hand, how long its news took."""
-    delivery, answer = ended.work.delivery, ended.answer
-    outcome = "retried" if state == DeliveryState.PENDING else state
-    found = [
-        Observation(Metric.DELIVERY_ATTEMPT, time=timedelta(seconds=answer.seconds)),
-        Observation(Metric.DELIVERIES, (outcome, answer.error.value if answer.error else "")),
-    ]
-    if state == DeliveryState.SUCCEEDED and delivery.attempts == delivery.failures + 1:
-        found.append(Observation(Metric.NOTIFICATION_LATENCY, (CHANNEL,), at - ended.work.message.timestamp))
-    if state != DeliveryState.PENDING:
-        found.append(Observation(Metric.NOTIFICATIONS, (CHANNEL, "confirmed" if answer.error is None else "lost")))
-    return found
+def _observed(ended: Sequence[Ended], states: Mapping[str, str], at: datetime) -> list[Observation]:
+    """`states` of their deliveries, by id."""
+    times: list[Observation] = []
+    counts = Counter[tuple[Metric, tuple[str, ...]]]()
+    for one in ended:
+        answer, state = one.answer, states[one.work.delivery.id]
+        channel = MAIL_CHANNEL if one.work.endpoint.settings.reader else CHANNEL
+        times.append(Observation(Metric.DELIVERY_ATTEMPT, time=timedelta(seconds=answer.seconds)))
+        counts[Metric.DELIVERIES, (_outcome(state), answer.error.value if answer.error else "")] += 1
+        latency = _latency(one, state, at)
+        if latency is not None:
+            times.append(Observation(Metric.NOTIFICATION_LATENCY, (channel,), latency))
+        if state != DeliveryState.PENDING:
+            counts[Metric.NOTIFICATIONS, (channel, "confirmed" if answer.error is None else "lost")] += 1
+    return times + [Observation(metric, labels, count=count) for (metric, labels), count in counts.items()]
+
+
+def _outcome(state: str) -> str:
+    return RETRIED if state == DeliveryState.PENDING else state
+
+
+def _latency(ended: Ended, state: str, at: datetime) -> timedelta | None:
+    """How long the news took, when its delivery came through and nobody had sent it again by hand."""
+    delivery = ended.work.delivery
+    is_measure = state == DeliveryState.SUCCEEDED and delivery.attempts == delivery.failures + 1
+    return max(timedelta(), at - ended.work.message.timestamp) if is_measure else None
 
 
 async def tell(resources: Resources, endpoint_ids: Iterable[str]) -> None:
@@ -302,8 +404,10 @@ async def tell(resources: Resources, endpoint_ids: Iterable[str]) -> None:
         await hint(resources, bus.Hint(endpoint_id, bus.CALLBACKS, 0))
 
 
-def _finished(ended: Ended, at: datetime) -> dict[str, Any]:
+def _finished(ended: Ended, state: str | None, at: datetime) -> dict[str, Any]:
+    """`state` of the delivery; None when it was not ours any more, so that its request counts for nothing."""
     answer = ended.answer
+    latency = _latency(ended, state, at) if state else None
     return {
         "id": ended.work.attempt.id,
         "finished_at": to_milliseconds(at),
@@ -313,6 +417,8 @@ def _finished(ended: Ended, at: datetime) -> dict[str, Any]:
         "response_body": answer.body,
         "is_cut": int(answer.is_cut),
         "duration_ms": round(answer.seconds * 1000),
+        "outcome": state and _outcome(state),
+        "latency_ms": None if latency is None else round(latency / MILLISECOND),
     }
 
 
@@ -370,12 +476,12 @@ async def give_up(resources: Resources, work: Sequence[Work]) -> None:
     async with store.transaction():
         at = await store.now()
         interrupted = Answer(ErrorClass.INTERRUPTED)
-        await leases.end(store, [_finished(Ended(one, interrupted), at) for one in work])
+        await leases.end(store, [_finished(Ended(one, interrupted), None, at) for one in work])
         await leases.settle(store, [_row(_owed_again(one, at), one.token) for one in work])
 
 
 def _owed_again(work: Work, at: datetime) -> Delivery:
-    return replace(work.delivery, next_attempt_at=at, last_error=ErrorClass.INTERRUPTED)
+    return work.delivery._replace(next_attempt_at=at, last_error=ErrorClass.INTERRUPTED)
 
 
 async def put_back(resources: Resources, work: Sequence[Work]) -> None:

@@ -26,27 +26,30 @@ def answer_of(export: Export, *, base_url: str, now: datetime, place: Place | No
         owner=export.owner,
         version=export.version,
         moved=export.rows_done + export.bytes,
-        etag=etag(export, place.position if place else None),
+        etag=etag(export, place.position if place else None, is_paused=place is not None and place.is_paused),
         retry_after=limits.retry_after(age) if export.is_active else None,
         body=msgspec.json.encode(content),
         is_waiting=place is not None,
+        dataset=export.dataset,
     )
 
 
-def etag(export: Export, queue_position: int | None) -> str:
-    """The version; while it moves without changing its version, what moves is part of it."""
-    moving = (export.rows_done, export.rows_total, export.bytes, export.phase, queue_position)
-    if not (export.is_active and any(moving)):
+def etag(export: Export, queue_position: int | None, *, is_paused: bool = False) -> str:
+    """The version; what changes without changing the version is part of it: progress, and what the export is called."""
+    moving = (export.rows_done, export.rows_total, export.bytes, export.phase, queue_position, is_paused)
+    loose = (moving if export.is_active else (), (export.name, export.note))
+    if not any(map(any, loose)):
         return f'"{export.version}"'
-    return f'"{export.version}-{hashlib.sha256(repr(moving).encode()).hexdigest()[:12]}"'
+    return f'"{export.version}-{hashlib.sha256(repr(loose).encode()).hexdigest()[:12]}"'
 
 
-async def changed(resources: Resources, export: Export) -> None:
-    """After the commit and before the hint. This process knows it at once, Redis if it can be reached."""
+async def changed(resources: Resources, export: Export, *, at: datetime | None = None) -> None:
+    """After the commit and before the hint. This process knows it at once, Redis if it can be reached. `at` is when it
+    came to its status, if nothing else is said."""
     resources.statuses.hear(export.id, export.version)
-    at = getattr(export, STAGE_TIME[export.status])
+    moment: datetime = at or getattr(export, STAGE_TIME[export.status])
     is_kept = export.status is not Status.QUEUED
-    answer = answer_of(export, base_url=resources.settings.base_url, now=at) if is_kept else None
+    answer = answer_of(export, base_url=resources.settings.base_url, now=moment) if is_kept else None
     await _keep(resources, export.id, export.version, answer)
 
 

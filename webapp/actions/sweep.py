@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from webapp import queue
-from webapp.actions import attempts, inspectors, monitor, tallies
+from webapp.actions import alerts, attempts, change_log, inspectors, monitor, saved_orders, schedules, tallies
 from webapp.actions.changes import Contended, change
 from webapp.actions.endpoint_secrets import drop_expired_secrets
 from webapp.actions.exports import DAY, hand_over
@@ -21,9 +21,10 @@ from webapp.domain.access import NotFound
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.exports import Export, IllegalTransition, Status, expire
 from webapp.domain.tallies import Metric, Observation
+from webapp.domain.workers import Queue
 from webapp.resources import Resources
 from webapp.store import endpoints as endpoint_rows
-from webapp.store import events, idempotency, people
+from webapp.store import events, idempotency, pauses, people, workers
 from webapp.store import exports as rows
 from webapp.store import tallies as tally_rows
 
@@ -78,6 +79,8 @@ async def _wake_waiting(resources: Resources, now: datetime) -> int:
     """Exports that Redis forgot. The salt gives each half minute its own job id, in case the first one is stuck."""
     before = now - timedelta(seconds=limits.QUEUED_STUCK_AFTER)
     async with resources.store.connection():
+        if await pauses.get(resources.store, Queue.EXPORTS):
+            return 0
         waiting = await rows.waiting(resources.store, queued_before=before, due=now, limit=BATCH)
     salt = str(int(now.timestamp()) // 30)
     try:
@@ -147,13 +150,18 @@ async def _delete_orphans(resources: Resources, now: datetime) -> int:
 
 
 async def _purge(resources: Resources, now: datetime) -> int:
-    """Events, idempotency keys, sessions, sign-in links and what inspectors keep, past their time."""
+    """Events that the change log was told, idempotency keys, sessions, sign-in links, what inspectors keep, workers
+    that are gone and deleted saved orders, past their time."""
+    before = now - resources.settings.event_retention
     async with resources.store.transaction():
-        count = await events.purge(resources.store, before=now - resources.settings.event_retention, limit=BATCH)
+        sent = await change_log.sent_up_to(resources)
+        count = await events.purge(resources.store, before=before, limit=BATCH, up_to=sent)
         await idempotency.purge(resources.store, before=now - DAY)
         count += await people.delete_expired_sessions(resources.store, now=now)
         count += await people.delete_spent_links(resources.store, now=now)
-        count += await inspectors.purge(resources, now - resources.settings.event_retention)
+        count += await workers.purge(resources.store, before=now - timedelta(seconds=limits.WORKERS_SHOWN_FOR))
+        count += await inspectors.purge(resources, before)
+        count += await saved_orders.purge(resources, now)
     return count
 
 
@@ -205,7 +213,17 @@ async def _count_ended(resources: Resources, now: datetime) -> int:
     return await tallies.count_ended(resources, now) if _is_turn(now) else 0
 
 
+async def _look(resources: Resources, now: datetime) -> int:
+    return await monitor.look(resources, now) if _is_turn(now) else 0
+
+
+async def _forget_periods(resources: Resources, now: datetime) -> int:
+    return await monitor.drop_old(resources, now) if _is_turn(now) else 0
+
+
 STEPS: dict[str, Step] = {
+    "scheduled runs": schedules.run_due,
+    "schedules settled": schedules.settle,
     "queued": _queue_pending,
     "woken": _wake_waiting,
     "given up": _give_up_lost,
@@ -218,5 +236,13 @@ STEPS: dict[str, Step] = {
     "secrets dropped": _drop_expired_secrets,
 }
 
-BOOKS: dict[str, Step] = {"tallied": tallies.tally_events, "counted": _count_ended, "monitored": monitor.keep}
+BOOKS: dict[str, Step] = {
+    "tallied": tallies.tally_events,
+    "counted": _count_ended,
+    "monitored": monitor.keep,
+    "looked": _look,
+    "watched": alerts.keep,
+    "forgotten": _forget_periods,
+    "versions": monitor.note_version,
+}
 """What is kept up to date and puts nothing right."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import takewhile
 
+from webapp.actions.monitor import tell_news
 from webapp.domain.tallies import observations_of
 from webapp.resources import Resources
 from webapp.store import app_settings, events, monitor, overview, tallies
 
 EVENTS_AT_ONCE = 1000
-LATE_COMMITS = timedelta(seconds=10)
-"""On PostgreSQL an event may commit after one with a larger number; so long after it was made nobody waits for it."""
 
 
 async def tally_events(resources: Resources, now: datetime) -> int:
     """How many events were added to the totals. Safe to run twice at once."""
     store, done = resources.store, 0
-    until = now if store.is_sqlite else now - LATE_COMMITS
+    until = now if store.is_sqlite else now - monitor.LATE_COMMITS  # there, a smaller number may commit later
     while True:
         async with store.transaction():
             position = int(await app_settings.get(store, tallies.POSITION) or 0)
@@ -27,6 +26,7 @@ async def tally_events(resources: Resources, now: datetime) -> int:
                 return done
             await tallies.add(store, [one for event in settled for one in observations_of(event)])
             await monitor.add_events(store, settled)
+        await tell_news(resources)
         done += len(settled)
         if len(settled) < EVENTS_AT_ONCE:
             return done

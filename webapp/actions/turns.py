@@ -15,8 +15,9 @@ from webapp.domain.access import NotFound
 from webapp.domain.errors import AttemptFailed
 from webapp.domain.exports import Export, Lane, Status, eta_seconds, lane_of
 from webapp.domain.turns import Place, Room, Running, Waiting, in_order, position, starts
+from webapp.domain.workers import Queue
 from webapp.resources import Resources
-from webapp.store import past_runs, turns
+from webapp.store import past_runs, pauses, turns
 
 log = logging.getLogger(__name__)
 
@@ -65,13 +66,14 @@ async def places(resources: Resources, found: Sequence[Export], *, now: datetime
     served = await turns.served(store) if len({export.owner for export in waiting}) > 1 else {}
     order = in_order(waiting, running, served, room, now=now)
     most = resources.settings.max_running_per_user
-    begin = dict(starts(order, running, room, lasts, slots=slots, most=most))
+    is_paused = await pauses.get(store, Queue.EXPORTS) is not None
+    begin = {} if is_paused else dict(starts(order, running, room, lasts, slots=slots, most=most))
     told: list[Place | None] = []
     for export in found:
         place = position(export.id, order, slots=slots) if _waits(export, now) else None
         wait = begin.get(export.id)
         starts_at = (now + timedelta(seconds=wait)).replace(microsecond=0) if wait else None
-        told.append(None if place is None else Place(place, starts_at))
+        told.append(None if place is None else Place(place, starts_at, is_paused))
     return told
 
 

@@ -12,22 +12,25 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from webapp.actions import acks, reminders
+from webapp.api.answers import id_pattern
 from webapp.api.exports import json_response
 from webapp.api.requests import read_body
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.ids import is_id
+from webapp.domain.sentences import say
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.failures import Refused
 
 CLIENT = "page"
 MOST = 100
+EventName = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": id_pattern("evt")})]
 HeldMilliseconds = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 
 
 class AcknowledgementBody(msgspec.Struct, forbid_unknown_fields=True):
     """`held_ms` says of each event how long it has waited to be sent with others, so that waiting is no latency."""
 
-    events: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST)]
+    events: Annotated[list[EventName], msgspec.Meta(min_length=1, max_length=MOST)]
     channel: Literal["sse", "polling"]
     held_ms: Annotated[list[HeldMilliseconds], msgspec.Meta(max_length=MOST)] = []
 
@@ -35,7 +38,9 @@ class AcknowledgementBody(msgspec.Struct, forbid_unknown_fields=True):
 class ReminderBody(msgspec.Struct, forbid_unknown_fields=True):
     """`to`: `all`, `readers` (open pages, streams and sockets), or the id of one endpoint."""
 
-    to: Annotated[str, msgspec.Meta(max_length=64)] = reminders.ALL
+    to: Annotated[
+        str, msgspec.Meta(max_length=64, extra_json_schema={"pattern": f"^(all|readers|{id_pattern('end')[1:-1]})$"})
+    ] = reminders.ALL
 
 
 async def create(request: Request) -> Response:
@@ -51,9 +56,9 @@ async def create(request: Request) -> Response:
 
 def _held(body: AcknowledgementBody) -> Mapping[str, timedelta]:
     if not all(is_id(each, "evt") for each in body.events):
-        raise Invalid([FieldError("events", "Must be ids of events.")])
+        raise Invalid([FieldError("events", say("Must be ids of events."))])
     if body.held_ms and len(body.held_ms) != len(body.events):
-        raise Invalid([FieldError("held_ms", "Must have one number for each event.")])
+        raise Invalid([FieldError("held_ms", say("Must have one number for each event."))])
     waits = body.held_ms or [0] * len(body.events)
     return {event: timedelta(milliseconds=ms) for event, ms in zip(body.events, waits, strict=True)}
 
@@ -63,5 +68,5 @@ async def remind(request: Request) -> Response:
     who, body = viewer(request), await read_body(request, ReminderBody)
     told = await reminders.remind(resources(request), who, export_id(request), to=body.to)
     if told is None:
-        raise Refused(410, "GONE", "The events of this export are no longer kept, so nothing can be told again.")
+        raise Refused(410, "GONE", say("The events of this export are no longer kept, so nothing can be told again."))
     return json_response({"type": told.event_type, "deliveries": told.deliveries}, 202)

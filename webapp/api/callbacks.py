@@ -2,72 +2,143 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from webapp.actions import callback_hosts, deliveries, endpoint_secrets, endpoint_settings, endpoints, messages
-from webapp.actions.endpoint_settings import OWN, UNCHANGED
+from webapp.actions.endpoint_settings import (
+    DESCRIPTION_LENGTH,
+    HEADER_NAME_LENGTH,
+    HEADER_VALUE_BYTES,
+    MOST_HEADERS,
+    OWN,
+    TOKEN,
+    UNCHANGED,
+)
 from webapp.actions.trials import NoWorker, Trial, try_out
 from webapp.api.exports import json_response
-from webapp.api.requests import moment, query_name, query_since, read_body
-from webapp.domain.callbacks import SENTENCES, Endpoint, EndpointSettings, Message
+from webapp.api.requests import IN_ONE_LINE, SPAN, Moment, moment, query_name, query_since, read_body, span
+from webapp.domain.callbacks import (
+    CALLBACK_TYPES,
+    IN_FLIGHT_RANGE,
+    LONGEST_WAIT,
+    MOST_RETRIES,
+    RATE_RANGE,
+    SCHEDULES,
+    SENTENCES,
+    TIME_LIMITS,
+    Endpoint,
+    EndpointSettings,
+    Message,
+)
 from webapp.domain.errors import FieldError, Invalid
-from webapp.domain.events import EVENT_TYPES, rfc3339
+from webapp.domain.events import rfc3339
+from webapp.domain.sentences import say, sentence_of
 from webapp.domain.signing import new_secret
-from webapp.settings import parse_duration
+from webapp.domain.targets import LONGEST_URL
 from webapp.web.context import admin, resources
 from webapp.web.failures import Refused
+
+
+def _number(kind: str, limits: tuple[float, float], unit: str) -> Meta:
+    low, high = limits
+    return Meta(extra_json_schema={"type": kind, "minimum": low, "maximum": high, "description": unit})
+
+
+def _checked_as(**schema: Any) -> Meta:
+    """What a value has to be, where it is checked together with the others and not while it is read."""
+    return Meta(extra_json_schema=schema)
+
+
+def _names(schema: Mapping[str, Any]) -> Meta:
+    items = {"type": "string", **schema}
+    return Meta(extra_json_schema={"type": "array", "items": items, "description": "None of them means all."})
+
+
+EventType = Annotated[str, _checked_as(enum=list(CALLBACK_TYPES))]
 
 
 class EndpointBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What may be set about an endpoint. Its values are checked together, so that every mistake is named."""
 
-    url: Any = UNSET
-    description: Any = UNSET
-    event_types: Any = UNSET
-    datasets: Any = UNSET
-    schedule: Any = UNSET
-    time_limit: Any = UNSET
-    max_in_flight: Any = UNSET
-    rate: Any = UNSET
-    headers: Any = UNSET
-    encryption: Any = UNSET
+    url: Annotated[Any, _checked_as(type="string", format="uri", maxLength=LONGEST_URL)] = UNSET
+    description: Annotated[
+        Any, _checked_as(type="string", maxLength=DESCRIPTION_LENGTH, pattern=f"^{IN_ONE_LINE}*$")
+    ] = UNSET
+    event_types: Annotated[Any, _names({"enum": list(CALLBACK_TYPES)})] = UNSET
+    datasets: Annotated[Any, _names({"minLength": 1})] = UNSET
+    schedule: Annotated[
+        Any,
+        _checked_as(
+            anyOf=[
+                {"enum": list(SCHEDULES)},
+                {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": MOST_RETRIES,
+                    "items": {"type": "number", "minimum": 1, "maximum": LONGEST_WAIT},
+                },
+            ],
+            description="By name, or the seconds to wait after each failure.",
+        ),
+    ] = UNSET
+    time_limit: Annotated[Any, _number("number", TIME_LIMITS, "Seconds.")] = UNSET
+    max_in_flight: Annotated[Any, _number("integer", IN_FLIGHT_RANGE, "Requests at the same time.")] = UNSET
+    rate: Annotated[Any, _number("integer", RATE_RANGE, "Requests a second.")] = UNSET
+    headers: Annotated[
+        Any,
+        _checked_as(
+            type="object",
+            maxProperties=MOST_HEADERS,
+            propertyNames={"pattern": f"^{TOKEN.pattern}$", "maxLength": HEADER_NAME_LENGTH},
+            additionalProperties={"type": "string", "maxLength": HEADER_VALUE_BYTES},
+            description=f"Sent with each callback. `{UNCHANGED}` as a value keeps the one there is.",
+        ),
+    ] = UNSET
+    encryption: Annotated[
+        Any,
+        _checked_as(
+            anyOf=[{"enum": ["keep", "none", "new", None]}, {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}=?$"}],
+            description="`none`, `new`, `keep`, or a key of 32 bytes in URL-safe base64.",
+        ),
+    ] = UNSET
 
 
 class TrialBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`data` None is a sample's."""
+    """Without `data` it is a sample's."""
 
-    event_type: str
+    event_type: EventType
     data: dict[str, Any] | None = None
 
 
 class UnsavedTrialBody(EndpointBody, kw_only=True):
     """A trial of settings that are saved nowhere."""
 
-    event_type: str
+    event_type: EventType
     data: dict[str, Any] | None = None
 
 
 class RotationBody(msgspec.Struct, forbid_unknown_fields=True):
     """How long the old secret goes on signing: `24h`, `0s`, at most `7d`."""
 
-    overlap: str = "24h"
+    overlap: Annotated[str, _checked_as(pattern=SPAN)] = "24h"
 
 
 class RecoveryBody(msgspec.Struct, forbid_unknown_fields=True):
-    since: str
+    """Everything that was given up since then is owed anew."""
+
+    since: Moment
 
 
 class HostsBody(msgspec.Struct, forbid_unknown_fields=True):
-    hosts: list[str]
+    """Names or addresses, without port or path."""
+
+    hosts: list[Annotated[str, _checked_as(minLength=1)]]
 
 
 async def index(request: Request) -> Response:
@@ -114,7 +185,8 @@ async def resume(request: Request) -> Response:
 async def rotate(request: Request) -> Response:
     """The new secret is in this answer and in no other."""
     actor, body = admin(request), await read_body(request, RotationBody)
-    rotated = await endpoint_secrets.rotate(resources(request), actor, _id(request), overlap=_overlap(body.overlap))
+    overlap = span(body.overlap, "overlap", say("Write a number and a unit, such as 24h, 7d or 0s."))
+    rotated = await endpoint_secrets.rotate(resources(request), actor, _id(request), overlap=overlap)
     secrets = {
         "secret": rotated.secrets[0].value,
         "old_secrets_end_at": [rfc3339(secret.expires_at) for secret in rotated.secrets[1:]],
@@ -135,7 +207,7 @@ async def recoverable(request: Request) -> Response:
     admin(request)
     since = query_since(request)
     if since is None:
-        raise Invalid([FieldError("since", "Say since when: a date or time such as 2026-01-31T08:00:00Z.")])
+        raise Invalid([FieldError("since", say("Say since when: a date or time such as 2026-01-31T08:00:00Z."))])
     return json_response({"count": await deliveries.count_recoverable(resources(request), _id(request), since=since)})
 
 
@@ -204,7 +276,7 @@ def described(endpoint: Endpoint, notes: Sequence[str] = ()) -> dict[str, Any]:
         "last_failure_at": rfc3339(endpoint.last_failure_at),
         "created_at": rfc3339(endpoint.created_at),
         "updated_at": rfc3339(endpoint.updated_at),
-        "notes": list(notes),
+        "notes": list(map(str, notes)),
     }
 
 
@@ -222,20 +294,20 @@ async def _message(request: Request, event_type: str, data: Mapping[str, Any] | 
     if wrong := _wrong_type(event_type):
         raise Invalid(wrong)
     message = await messages.sample(resources(request), event_type)
-    return message if data is None else replace(message, data=data)
+    return message if data is None else message._replace(data=data)
 
 
 def _wrong_type(event_type: str) -> list[FieldError]:
-    if event_type in EVENT_TYPES:
+    if event_type in CALLBACK_TYPES:
         return []
-    return [FieldError("event_type", f"Must be one of {', '.join(EVENT_TYPES)}.")]
+    return [FieldError("event_type", say("Must be one of {choices}.", choices=", ".join(CALLBACK_TYPES)))]
 
 
 async def _tried(request: Request, settings: EndpointSettings, secrets: Sequence[str], message: Message) -> Response:
     try:
         trial = await try_out(resources(request), settings, secrets, message)
     except NoWorker as error:
-        raise Refused(503, "NO_WORKER", str(error)) from error
+        raise Refused(503, "NO_WORKER", sentence_of(error)) from error
     return json_response(_trial(trial))
 
 
@@ -244,7 +316,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
     return {
         "succeeded": answer.error is None,
         "error": answer.error.value if answer.error else None,
-        "message": SENTENCES[answer.error] if answer.error else None,
+        "message": str(SENTENCES[answer.error]) if answer.error else None,
         "at": rfc3339(trial.at),
         "seconds": round(answer.seconds, 3),
         "request": {
@@ -259,15 +331,6 @@ def _trial(trial: Trial) -> dict[str, Any]:
             "is_cut": answer.is_cut,
         },
     }  # fmt: skip
-
-
-def _overlap(text: str) -> timedelta:
-    if re.fullmatch(r"0+\s*(ms|s|m|h|d)?", text.strip()):
-        return timedelta(0)
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise Invalid([FieldError("overlap", "Write a number and a unit, such as 24h, 7d or 0s.")]) from error
 
 
 def _id(request: Request) -> str:

@@ -12,18 +12,17 @@ from starlette.responses import Response
 from webapp.actions import datasets
 from webapp.actions.estimates import estimate
 from webapp.api.exports import json_response
-from webapp.api.requests import PreviewBody, query_limit, read_body
+from webapp.api.requests import PreviewBody, query_limit, query_name, read_body
 from webapp.datasets.declaration import Dataset
 from webapp.datasets.schema import json_schema
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.formats import API_DEFAULTS, Options, parse_options
+from webapp.domain.sentences import say
 from webapp.web.context import resources, viewer
-
-SEARCH_LENGTH = 200
 
 
 async def index(request: Request) -> Response:
-    found = resources(request).catalog.datasets_for(viewer(request).role)
+    found = resources(request).catalog.datasets_for(viewer(request))
     return json_response({"items": [describe(request, dataset) for dataset in found], "next_cursor": None})
 
 
@@ -37,9 +36,10 @@ async def preview(request: Request) -> Response:
     dataset = datasets.get(resources(request), viewer(request), request.path_params["name"])
     body = await read_body(request, PreviewBody)
     format, options = _chosen(dataset, body)
-    found = await datasets.preview(resources(request), dataset, body.params, zone=body.options.get("timezone"))
+    desk, zone, columns = resources(request), body.options.get("timezone"), options.columns
+    found = await datasets.preview(desk, dataset, body.params, zone=zone, columns=columns)
     expected = await estimate(
-        resources(request), dataset, found.estimate, format=format, compression=options.compression
+        desk, dataset, found.estimate, format=format, compression=options.compression, columns=columns
     )
     return json_response(
         {
@@ -50,7 +50,7 @@ async def preview(request: Request) -> Response:
             "rows_estimate_is_exact": found.estimate is not None and found.estimate.is_exact,
             "expected_bytes": expected.bytes,
             "expected_seconds": None if expected.seconds is None else round(expected.seconds, 1),
-            "notices": [{"code": notice.code, "message": notice.message} for notice in expected.notices],
+            "notices": [{"code": notice.code, "message": str(notice.message)} for notice in expected.notices],
         }
     )
 
@@ -58,7 +58,7 @@ async def preview(request: Request) -> Response:
 async def choices(request: Request) -> Response:
     """What a parameter may be now, the best fits for `q` first."""
     dataset = datasets.get(resources(request), viewer(request), request.path_params["name"])
-    name, text = request.path_params["parameter"], request.query_params.get("q", "")[:SEARCH_LENGTH]
+    name, text = request.path_params["parameter"], query_name(request, "q") or ""
     found = await datasets.find_choices(resources(request), dataset, name, text, limit=query_limit(request))
     items = [{"value": choice.value, "label": choice.label} for choice in found.items]
     return json_response({"items": items, "next_cursor": None})
@@ -68,7 +68,9 @@ def _chosen(dataset: Dataset, body: PreviewBody) -> tuple[str, Options]:
     """Raises Invalid."""
     format = body.format or dataset.formats[0]
     if format not in dataset.formats:
-        raise Invalid([FieldError("format", f"Choose one of these formats: {', '.join(dataset.formats)}.")])
+        raise Invalid(
+            [FieldError("format", say("Choose one of these formats: {choices}.", choices=", ".join(dataset.formats)))]
+        )
     return format, parse_options(body.options, format, defaults=API_DEFAULTS)
 
 

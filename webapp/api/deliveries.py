@@ -4,21 +4,34 @@ exports to the `callback_url` they ordered with."""
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Generator, Iterable
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from webapp.actions import deliveries, endpoint_settings, exports
+from webapp.api.answers import id_pattern
 from webapp.api.exports import json_response
-from webapp.api.requests import moment, query_cursor, query_limit, query_name, query_since, read_body
-from webapp.domain.callbacks import SENTENCES, UNREACHABLE, Delivery, DeliveryAttempt, DeliveryState, ErrorClass
+from webapp.api.requests import Moment, moment, query_cursor, query_limit, query_name, query_since, read_body
+from webapp.domain.access import Role
+from webapp.domain.callbacks import (
+    CALLBACK_TYPES,
+    SENTENCES,
+    UNREACHABLE,
+    Delivery,
+    DeliveryAttempt,
+    DeliveryState,
+    ErrorClass,
+)
 from webapp.domain.errors import FieldError, Invalid
-from webapp.domain.events import EVENT_TYPES, rfc3339
+from webapp.domain.events import rfc3339
 from webapp.domain.ids import is_id
+from webapp.domain.sentences import say
 from webapp.store.deliveries import DeliveryFilter
 from webapp.web import cursors
 from webapp.web.context import AdminNeeded, admin, resources, viewer
@@ -32,21 +45,35 @@ OF_OUR_NETWORK = frozenset(
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
+def _id_of(prefix: str) -> Meta:
+    return Meta(extra_json_schema={"pattern": id_pattern(prefix)})
+
+
+def _listed_of(names: Iterable[str]) -> Meta:
+    """One of them, or several with commas."""
+    one = "|".join(map(re.escape, names))
+    return Meta(extra_json_schema={"pattern": f"^({one})(,({one}))*$"})
+
+
+DeliveryStatus = Annotated[str, Meta(extra_json_schema={"enum": list(DeliveryState)})]
+EventType = Annotated[str, Meta(extra_json_schema={"enum": list(CALLBACK_TYPES)})]
+
+
 class RedeliveryBody(msgspec.Struct, forbid_unknown_fields=True):
     """Which deliveries: these, or all that match. Something has to be given."""
 
-    ids: list[str] | None = None
-    endpoint: str | None = None
-    status: list[str] | str | None = None
-    export: str | None = None
-    type: list[str] | str | None = None
-    error: str | None = None
-    since: str | None = None
+    ids: Annotated[list[Annotated[str, _id_of("dlv")]], Meta(extra_json_schema={"maxItems": MOST_IDS})] | None = None
+    endpoint: Annotated[str, _id_of("end")] | None = None
+    status: list[DeliveryStatus] | Annotated[str, _listed_of(DeliveryState)] | None = None
+    export: Annotated[str, _id_of("exp")] | None = None
+    type: list[EventType] | Annotated[str, _listed_of(CALLBACK_TYPES)] | None = None
+    error: Annotated[str, Meta(extra_json_schema={"enum": list(ErrorClass)})] | None = None
+    since: Moment | None = None
 
 
 async def index(request: Request) -> Response:
     """One page, newest first."""
-    chosen, is_admin = await _chosen(request), viewer(request).is_admin
+    chosen, is_admin = await _chosen(request), viewer(request).role is Role.ADMIN
     page, more = await deliveries.list_page(
         resources(request), chosen, limit=query_limit(request), after=query_cursor(request, "dlv")
     )
@@ -59,7 +86,7 @@ async def show(request: Request) -> Response:
     """With its attempts, oldest first, as they were sent and answered."""
     admin(request)
     delivery, attempts = await deliveries.get(resources(request), _id(request))
-    return json_response(described(delivery) | {"attempt_log": [_attempt(attempt) for attempt in attempts]})
+    return json_response(described(delivery) | {"attempt_log": [attempted(attempt) for attempt in attempts]})
 
 
 async def redeliver(request: Request) -> Response:
@@ -101,11 +128,11 @@ def _error(error: ErrorClass | None, *, is_admin: bool) -> tuple[str | None, str
     if error is None:
         return None, None
     if error in OF_OUR_NETWORK and not is_admin:
-        return "UNREACHABLE", UNREACHABLE
-    return error.value, SENTENCES[error]
+        return "UNREACHABLE", str(UNREACHABLE)
+    return error.value, str(SENTENCES[error])
 
 
-def _attempt(attempt: DeliveryAttempt) -> dict[str, Any]:
+def attempted(attempt: DeliveryAttempt) -> dict[str, Any]:
     answer = attempt.answer
     error, message = _error(answer.error if answer else None, is_admin=True)
     return {
@@ -134,11 +161,11 @@ async def _chosen(request: Request) -> DeliveryFilter:
     that would tell what the masked ones were."""
     who, export = viewer(request), query_name(request, "export")
     error = query_name(request, "error")
-    if not who.is_admin:
+    if who.role is not Role.ADMIN:
         if export is None:
             raise AdminNeeded
         if error is not None:
-            raise Refused(403, "FORBIDDEN", "Only an admin may filter by error.")
+            raise Refused(403, "FORBIDDEN", say("Only an admin may filter by error."))
         await exports.get(resources(request), who, export)
     return DeliveryFilter(
         endpoint_id=query_name(request, "endpoint"),
@@ -147,7 +174,7 @@ async def _chosen(request: Request) -> DeliveryFilter:
         event_types=_types(_listed(request.query_params.getlist("type"))),
         since=query_since(request),
         error=_each(ErrorClass, "error", [error])[0] if error else None,
-        of_its_own=not who.is_admin,
+        of_its_own=who.role is not Role.ADMIN,
     )
 
 
@@ -169,13 +196,15 @@ def _matching(body: RedeliveryBody) -> DeliveryFilter:
         raise Invalid(errors)
     chosen = DeliveryFilter(body.endpoint, states, body.export, types, since, kinds[0] if kinds else None)
     if body.ids is None and chosen == DeliveryFilter():
-        raise Invalid([FieldError("body", "Say which: give ids, or endpoint, status, export, type, error or since.")])
+        raise Invalid(
+            [FieldError("body", say("Say which: give ids, or endpoint, status, export, type, error or since."))]
+        )
     return chosen
 
 
 def _wrong_ids(body: RedeliveryBody) -> list[FieldError]:
     errors = [
-        FieldError(field, f"Must be an id: {prefix}_ and 26 characters.")
+        FieldError(field, say("Must be an id: {prefix}_ and 26 characters.", prefix=prefix))
         for field, values, prefix in (
             ("ids", body.ids or [], "dlv"),
             ("endpoint", _one(body.endpoint), "end"),
@@ -184,7 +213,7 @@ def _wrong_ids(body: RedeliveryBody) -> list[FieldError]:
         if not all(is_id(value, prefix) for value in values)
     ]
     if body.ids is not None and len(body.ids) > MOST_IDS:
-        errors.append(FieldError("ids", f"At most {MOST_IDS} can be selected at once."))
+        errors.append(FieldError("ids", say("At most {most} can be selected at once.", most=MOST_IDS)))
     return errors
 
 
@@ -211,12 +240,12 @@ def _each(kind: type[Choice], field: str, names: list[str]) -> tuple[Choice, ...
     try:
         return tuple(kind(name.lower() if kind is DeliveryState else name.upper()) for name in names)
     except ValueError as error:
-        raise Invalid([FieldError(field, f"Must be one of {', '.join(kind)}.")]) from error
+        raise Invalid([FieldError(field, say("Must be one of {choices}.", choices=", ".join(kind)))]) from error
 
 
 def _types(names: list[str]) -> tuple[str, ...]:
-    if not set(names) <= set(EVENT_TYPES):
-        raise Invalid([FieldError("type", f"Must be one of {', '.join(EVENT_TYPES)}.")])
+    if not set(names) <= set(CALLBACK_TYPES):
+        raise Invalid([FieldError("type", say("Must be one of {choices}.", choices=", ".join(CALLBACK_TYPES)))])
     return tuple(names)
 
 

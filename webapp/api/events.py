@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from sse_starlette import ServerSentEvent
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from webapp.actions import exports
 from webapp.api.exports import json_response
-from webapp.api.requests import query_limit
+from webapp.api.requests import query_all, query_limit
+from webapp.domain.access import may_hear
 from webapp.domain.events import event_json
 from webapp.live.replay import Replay, late_events, position, replay_from
 from webapp.live.stream import END, SIGNED_OUT, Chunk, event_stream, follow
@@ -20,8 +22,8 @@ from webapp.web.context import export_id, hub, resources, viewer
 
 
 async def of_export(request: Request) -> Response:
-    """The events of one export; its owner is checked first. The stream ends with the export."""
-    export = await exports.get(resources(request), viewer(request), export_id(request))
+    """The events of one export, for whoever may read it. The stream ends with the export."""
+    export = await exports.read(resources(request), viewer(request), export_id(request))
     if _wants_stream(request):
         replay = await _replay(request, export.owner, export.id)
         return event_stream(request, _stream(request, replay, owner=export.owner, export=export.id))
@@ -30,12 +32,18 @@ async def of_export(request: Request) -> Response:
 
 async def index(request: Request) -> Response:
     """One person's events, or (an admin with `all=1`) everybody's."""
-    who = viewer(request)
-    owner = None if who.is_admin and request.query_params.get("all") == "1" else who.id
+    who, wants_all = viewer(request), query_all(request)
+    owner = None if who.is_admin and wants_all else who.id
     if _wants_stream(request):
         replay = await _replay(request, owner)
         return event_stream(request, _stream(request, replay, owner=owner, export=None))
     return await _page(request, owner=owner, export=None)
+
+
+async def no_socket(request: Request) -> Response:
+    """Who asks for the WebSocket as for any other address, 426."""
+    viewer(request)
+    raise HTTPException(426, headers={"Upgrade": "websocket"})
 
 
 def _wants_stream(request: Request) -> bool:
@@ -43,20 +51,24 @@ def _wants_stream(request: Request) -> bool:
 
 
 async def _page(request: Request, *, owner: str | None, export: str | None) -> Response:
-    """What comes after the cursor; where numbers commit out of order, first those before it that may have come late."""
-    limit, store = query_limit(request), resources(request).store
+    """What comes after the cursor; where numbers commit out of order, first those before it that may have come late:
+    behind the page before, which was read a moment ago, they are few."""
+    limit, store, cursor = query_limit(request), resources(request).store, request.query_params.get("cursor")
     async with store.connection():
-        after = await position(store, request.query_params.get("after") or request.query_params.get("cursor")) or 0
+        after = await position(store, cursor or request.query_params.get("after")) or 0
         found = await events.page(store, owner=owner, export_id=export, after=after, limit=limit + 1)
-        late = await late_events(store, after, owner=owner, export=export)
+        told_at = await store.now() if cursor else None
+        late = await late_events(store, after, owner=owner, export=export, told_at=told_at)
     items = found[:limit]
     next_cursor = items[-1].id if len(found) > limit else None
-    return json_response({"items": [event_json(event) for event in (*late, *items)], "next_cursor": next_cursor})
+    who = viewer(request)
+    told = [event_json(event) for event in (*late, *items) if may_hear(who, event.data)]
+    return json_response({"items": told, "next_cursor": next_cursor})
 
 
 async def _stream(request: Request, replay: Replay, *, owner: str | None, export: str | None) -> AsyncGenerator[Chunk]:
     """Subscribed first, then replayed from the cursor, then as things happen; known ids are not sent twice."""
-    frames = hub(request).frames
+    frames, who = hub(request).frames, viewer(request)
     if replay.is_reset:
         yield ServerSentEvent(event="reset", data="The event you know is no longer kept. Read the exports again.")
     ids = frozenset({export}) if export else None
@@ -66,8 +78,8 @@ async def _stream(request: Request, replay: Replay, *, owner: str | None, export
             return
         is_over = export is not None and await _is_over(request, export)  # before its events: the last is among them
         async for batch in replay.news():
-            if batch:
-                yield b"".join(map(frames.of, batch))
+            if told := [event for event in batch if may_hear(who, event.data)]:
+                yield b"".join(map(frames.of, told))
         if is_over:
             yield END
             return

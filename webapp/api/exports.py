@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import attempts, exports, polls
+from webapp.actions import attempts, exports, polls, shares
 from webapp.actions.statuses import etag
 from webapp.api.polls import CACHE_RULE, if_none_match, is_known, names, told
 from webapp.api.requests import (
+    AnnotationBody,
     OrderBody,
+    annotated,
+    query_all,
     query_cursor,
+    query_flag,
     query_limit,
     query_name,
     query_since,
@@ -29,6 +34,7 @@ from webapp.domain.attempts import attempt_json
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.exports import Export
 from webapp.domain.formats import API_DEFAULTS
+from webapp.domain.sentences import say
 from webapp.store.exports import ListFilter
 from webapp.web import cursors
 from webapp.web.context import SignInNeeded, export_id, hub, resources, viewer
@@ -44,11 +50,19 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 async def order(request: Request) -> Response:
     """202 with a new export, or 200 with the one that already answers this order."""
     who, body = viewer(request), await read_body(request, OrderBody)
-    wanted = exports.Order(body.dataset, body.params, body.format, body.options, callback_url=body.callback_url)
-    placed = await exports.place(
-        resources(request), who, wanted, defaults=API_DEFAULTS, idempotency_key=_idempotency_key(request)
+    wanted = exports.Order(
+        body.dataset,
+        body.params,
+        body.format,
+        body.options,
+        callback_url=body.callback_url,
+        notify=body.notify,
+        called=annotated(body),
     )
-    return await _answer(request, placed.export, status=202 if placed.is_new else 200, more=_callback(placed))
+    placed = await exports.place(
+        resources(request), who, wanted, defaults=API_DEFAULTS, idempotency_key=idempotency_key(request)
+    )
+    return await export_response(request, placed.export, status=202 if placed.is_new else 200, more=_callback(placed))
 
 
 def _callback(placed: exports.Placed) -> dict[str, Any]:
@@ -59,21 +73,23 @@ def _callback(placed: exports.Placed) -> dict[str, Any]:
 
 
 async def index(request: Request) -> Response:
-    """One page, newest first. An admin sees everybody's with `all=1`."""
-    who = viewer(request)
-    everybody = who.is_admin and request.query_params.get("all") == "1"
-    chosen = ListFilter(
-        owner=None if everybody else who.id,
+    """One page, newest first: of one's own, with `shared=1` of what is shared with oneself, for an admin with `all=1`
+    of everybody's."""
+    who, wants_all, is_shared = viewer(request), query_all(request), query_flag(request, "shared")
+    everybody = who.is_admin and wants_all
+    whose = ListFilter(owner=None if everybody else who.id, without=who.denied)
+    chosen = replace(
+        shares.list_filter(resources(request), who) if is_shared else whose,
         statuses=query_statuses(request),
         dataset=query_name(request, "dataset"),
         format=query_name(request, "format"),
         since=query_since(request),
+        text=query_name(request, "q"),
     )
     after = query_cursor(request, "exp")
-    page, more = await exports.list_page(resources(request), chosen, limit=query_limit(request), after=after)
+    page, following = await exports.list_page(resources(request), chosen, limit=query_limit(request), after=after)
     items = await exports.describe(resources(request), *page)
-    next_cursor = cursors.encode(page[-1].created_at, page[-1].id) if more else None
-    return json_response({"items": items, "next_cursor": next_cursor})
+    return json_response({"items": items, "next_cursor": cursors.encode(*following) if following else None})
 
 
 async def show(request: Request) -> Response:
@@ -83,20 +99,26 @@ async def show(request: Request) -> Response:
         known = if_none_match(request)
         answer = await polls.current(resources(request), who, export_id(request), known)
         return told(answer, is_known=names(known, answer.etag))
-    export = await exports.get(resources(request), who, export_id(request))
+    export = await exports.read(resources(request), who, export_id(request))
     if export.is_active:
         export = await _wait_for_change(request, export, wait)
-    return await _answer(request, export)
+    return await export_response(request, export)
+
+
+async def annotate(request: Request) -> Response:
+    """Gives it another name or note, in whatever status it is."""
+    who, sent = viewer(request), annotated(await read_body(request, AnnotationBody))
+    return await export_response(request, await exports.annotate(resources(request), who, export_id(request), sent))
 
 
 async def cancel(request: Request) -> Response:
-    return await _answer(
+    return await export_response(
         request, await exports.cancel(resources(request), viewer(request), export_id(request)), status=202
     )
 
 
 async def retry(request: Request) -> Response:
-    return await _answer(
+    return await export_response(
         request, await exports.retry(resources(request), viewer(request), export_id(request)), status=202
     )
 
@@ -112,11 +134,14 @@ async def delete(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def _answer(
+async def export_response(
     request: Request, export: Export, *, status: int = 200, more: Mapping[str, Any] | None = None
 ) -> Response:
     [content] = await exports.describe(resources(request), export)
-    headers = {"ETag": etag(export, content["queue_position"]), "Cache-Control": CACHE_RULE}
+    headers = {
+        "ETag": etag(export, content["queue_position"], is_paused=content["queue_paused"] is True),
+        "Cache-Control": CACHE_RULE,
+    }
     if export.is_active:
         age = (await resources(request).store.now() - export.created_at).total_seconds()
         headers["Retry-After"] = str(limits.retry_after(age))
@@ -147,8 +172,8 @@ async def _wait_for_change(request: Request, export: Export, wait: float) -> Exp
             await reader.changes(live.patience(left))
 
 
-def _idempotency_key(request: Request) -> str | None:
+def idempotency_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
-        raise Invalid([FieldError("Idempotency-Key", "Must have 1 to 255 visible ASCII characters.")])
+        raise Invalid([FieldError("Idempotency-Key", say("Must have 1 to 255 visible ASCII characters."))])
     return key

@@ -11,11 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from webapp.actions import exports
+from webapp.actions import exports, shares
 from webapp.api.polls import is_known
 from webapp.domain.dispositions import content_disposition
 from webapp.domain.errors import FILE_LOST
 from webapp.domain.exports import ExportFile, Status
+from webapp.domain.sentences import say
 from webapp.storage import Elsewhere, OnDisk, Relayed, StorageUnusable
 from webapp.web.context import export_id, resources, viewer
 from webapp.web.failures import Refused
@@ -30,22 +31,26 @@ log = logging.getLogger(__name__)
 async def download(request: Request) -> Response:
     """200 or 206, or 302 to a fresh link; 409 while the export is active or did not succeed, 410 once the file is gone,
     503 while its storage cannot be reached."""
-    export = await exports.get(resources(request), viewer(request), export_id(request))
+    who = viewer(request)
+    export = await exports.read(resources(request), who, export_id(request))
     if export.status is Status.EXPIRED:
         raise Refused(410, "GONE", export.error.message if export.error else FILE_LOST.message)
     if export.file is None:
-        raise Refused(409, "NOT_READY", f"There is no file: the export is {export.status.value}.")
+        raise Refused(409, "NOT_READY", say("There is no file: the export is {status}.", status=export.status.value))
     try:
         place = await resources(request).storage.place(export.file.key, method=request.method)
     except StorageUnusable as error:
         log.warning("%s cannot be downloaded now: %s", export.file.key, error)
-        sentence = "The storage cannot be used at the moment. Nothing was lost; try again shortly."
+        sentence = say("The storage cannot be used at the moment. Nothing was lost; try again shortly.")
         raise Refused(503, "UNAVAILABLE", sentence) from None
     if place is None:
         raise Refused(410, "GONE", FILE_LOST.message)
     headers = file_headers(export.file)
     if is_known(headers["ETag"], request):
         return Response(status_code=304, headers=headers)
+    wanted = _ranges(request, headers["ETag"], export.file.size)
+    if request.method == "GET" and all(first <= last for first, last in wanted):
+        await shares.count_download(resources(request), who, export, begins=_begins(wanted))
     if isinstance(place, Elsewhere):
         return Response(status_code=302, headers={"Location": place.url, "Cache-Control": "no-store"})
     size = place.found.st_size if isinstance(place, OnDisk) else place.size
@@ -76,6 +81,11 @@ def _ranges(request: Request, etag: str, size: int) -> list[tuple[int, int]]:
         else:
             ranges.append((size - min(int(part[3]), size), size - 1))
     return ranges
+
+
+def _begins(ranges: list[tuple[int, int]]) -> bool:
+    """Whether the file's first byte is among them."""
+    return not ranges or any(first == 0 for first, _ in ranges)
 
 
 def _relayed(

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from webapp import queue
+from webapp.actions import queues
 from webapp.api.exports import json_response
 from webapp.web.context import resources
 from webapp.web.words import counted
@@ -24,7 +25,7 @@ async def readyz(request: Request) -> Response:
     """200, or 503 with the parts that are not ready. Reasons name the part, never an address."""
     checks = {"database": await _database(request), **await _broker(request)}
     ready = all(state == "ok" for state in checks.values())
-    checks["catalog"] = _catalog(request)
+    checks |= {"catalog": _catalog(request), "queues": await _queues(request)}
     return json_response({"status": "ready" if ready else "not ready", "checks": checks}, 200 if ready else 503)
 
 
@@ -41,6 +42,15 @@ async def _database(request: Request) -> str:
         log.warning("the database is not ready", exc_info=error)
         return "unreachable"
     return "ok"
+
+
+async def _queues(request: Request) -> str:
+    """Orders are taken all the same."""
+    try:
+        paused = await queues.paused(resources(request))
+    except Exception:
+        return "unknown"
+    return f"paused: {', '.join(paused)}" if paused else "ok"
 
 
 async def _broker(request: Request) -> dict[str, str]:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webapp.actions import people, polls
-from webapp.domain.access import may_see
+from webapp.domain.access import may_poll
 from webapp.domain.ids import new_id
 from webapp.resources import Resources
 from webapp.status_cache import MOST_COPIES, Answer
@@ -62,7 +62,7 @@ class KeptPolls:
         authorization, known = _asked(scope)
         token = bearer_token(authorization)
         viewer = token and people.kept_viewer(resources, token)
-        if not viewer or not may_see(viewer, answer) or not polls.suffices(answer, known):
+        if not viewer or not may_poll(viewer, answer) or not polls.suffices(answer, known):
             return None
         return _told_early(answer, is_known=names(known, answer.etag))
 

@@ -58,8 +58,8 @@ def run_backup(settings: Settings, target: Path, *, overwrite: bool) -> int:
                     archive.add(files / key, f"{FILES}/{key}")
                 except FileNotFoundError:  # its time was up, or it was deleted, since the store was copied
                     lost += 1
-            for path, name in ((settings.data_dir / KEY, KEY), (settings.config, CONFIG)):
-                if path is not None and path.exists():
+            for path, name in ((settings.data_dir / KEY, KEY), (settings.catalog_file, CONFIG)):
+                if path.exists():
                     archive.add(path, name)
             archive.close()
     say(f"{target}: the store and {counted(len(archive.sums) - 1, 'other file')}, {target.stat().st_size:,} bytes.")

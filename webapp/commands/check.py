@@ -12,7 +12,7 @@ from webapp.commands.failures import EXIT_PROBLEM, Failure
 from webapp.commands.terminal import coloured, say, table
 
 TOOLS = ("ruff", "pyright", "importlinter", "pytest", "xdist")
-PROCESSES = 3
+PROCESSES = 4
 """That tests run in: many of them mostly wait."""
 
 
@@ -23,7 +23,7 @@ def steps() -> list[tuple[str, list[str]]]:
         ("ruff format --check", [python, "-m", "ruff", "format", "--check"]),
         ("pyright", [python, "-m", "pyright", "--pythonpath", python]),
         ("lint-imports", [python, "-c", "from importlinter.cli import lint_imports_command as run; run()"]),
-        ("pytest", [python, "-m", "pytest", "-n", str(PROCESSES), "--dist", "loadfile"]),
+        ("pytest", [python, "-m", "pytest", "-n", str(PROCESSES), "--dist", "loadfile", "--no-loadscope-reorder"]),
     ]
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from webapp.commands.failures import EXIT_PROBLEM
-from webapp.datasets import catalog as catalogs
-from webapp.datasets.catalog import check_catalog
+from webapp.datasets.catalog import DEMO, check_catalog
 from webapp.datasets.declaration import BadCatalog, Catalog, Problem
-from webapp.resources import open_catalog
+from webapp.resources import is_demo, open_catalog
 from webapp.settings import Settings
 from webapp.web.words import counted
 
@@ -27,7 +24,7 @@ def run_datasets_check(settings: Settings) -> int:
 
 
 def answer_problems(catalog: Catalog, settings: Settings) -> list[Problem]:
-    return check_catalog(catalog, settings.config or Path(catalogs.__file__).with_name("demo.toml"))
+    return check_catalog(catalog, DEMO if is_demo(settings) else settings.catalog_file)
 
 
 def _report(problems: list[Problem]) -> int:

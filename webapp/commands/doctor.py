@@ -11,7 +11,10 @@ from importlib import resources as files
 from pathlib import Path
 from typing import Any
 
-from webapp import queue, storage
+import aiosmtplib
+
+from webapp import mail, queue, sinks, storage
+from webapp.actions import change_log
 from webapp.commands.database import opened_store
 from webapp.commands.datasets import answer_problems
 from webapp.commands.doctor_clocks import clocks
@@ -21,13 +24,16 @@ from webapp.commands.key import count_unsealable
 from webapp.commands.terminal import coloured, say
 from webapp.commands.unwell import Doubtful, Unwell
 from webapp.queue import QueueName
-from webapp.resources import broker_url, open_catalog
+from webapp.resources import broker_url, is_demo, open_catalog, open_resources
 from webapp.sealing import Sealer
 from webapp.settings import BadSettings, Settings, read_settings
 from webapp.store.schema import OutdatedSchema, head_version, require_current_schema
-from webapp.web.words import counted
+from webapp.web.words import counted, duration
 
 LEAST_FREE_BYTES = 1024**3
+LONGEST_LAG = 300.0
+"""Seconds that an event may wait for the sink."""
+MAIL_SECONDS = 10.0
 HEALTH_KEY = "{queue}:health-check"
 FRONT_END = ("htmx.min.js", "hx-sse.min.js")
 Check = Callable[[Settings], Awaitable[str]]
@@ -168,10 +174,61 @@ async def finished_files(settings: Settings) -> str:
     return f"{told}, {_free(files.folder)} free" if isinstance(files, storage.LocalStorage) else told
 
 
+async def event_sink(settings: Settings) -> str:
+    """Whether it can be written to, and whether it is."""
+    if settings.event_sink is None:
+        return "the change log goes nowhere else"
+    try:
+        sink = sinks.open_sink(settings.event_sink)
+        try:
+            told = await sink.check()
+        finally:
+            await sink.close()
+    except sinks.SinkUnusable as error:
+        raise Unwell(str(error), error.mend) from None
+    async with open_resources(settings) as resources, resources.store.connection():
+        lag = await change_log.lag(resources, await resources.store.now())
+    if lag and lag.seconds > LONGEST_LAG:
+        raise Unwell(
+            f"{told}, but it was not sent {counted(lag.events, 'event')}, the oldest for {duration(lag.seconds)}",
+            "exportdesk worker callbacks sends them, and its log says what keeps it",
+        )
+    return told
+
+
+async def mail_server(settings: Settings) -> str:
+    """Whether it lets us in; nothing is sent."""
+    smtp = settings.smtp
+    if smtp is None:
+        return "no mail is sent; EXPORTDESK_SMTP_URL and SMTP_FROM turn it on"
+    if not settings.has_base_url:
+        raise Unwell("no mail is sent: nobody knows where its links are to lead", "set EXPORTDESK_BASE_URL")
+    try:
+        is_encrypted = await mail.greet(smtp, time_limit=MAIL_SECONDS)
+    except mail.MAIL_ERRORS as error:
+        raise Unwell(f"{smtp.host}:{smtp.port} does not let us in: {mail.reason(error)}", _mail_mend(error)) from None
+    return f"{smtp.host}:{smtp.port} answers{', encrypted' if is_encrypted else ', in plain text'}"
+
+
+def _mail_mend(error: Exception) -> str:
+    if isinstance(error, aiosmtplib.SMTPAuthenticationError):
+        return "check user and password in EXPORTDESK_SMTP_URL; special characters in them are %-encoded"
+    if isinstance(error, mail.NotEncrypted):
+        return "?starttls=never after EXPORTDESK_SMTP_URL is for a server of one's own that cannot encrypt"
+    if mail.is_about_encryption(error):
+        return (
+            "name the host in EXPORTDESK_SMTP_URL as its certificate does; smtps:// encrypts from the first byte and "
+            "smtp:// later; SSL_CERT_FILE names a file with the authorities to trust"
+        )
+    if isinstance(error, aiosmtplib.SMTPConnectError | OSError | TimeoutError):
+        return "check host, port and scheme in EXPORTDESK_SMTP_URL, and that a firewall lets us there"
+    return "check EXPORTDESK_SMTP_URL, and what the server's own log says"
+
+
 async def datasets(settings: Settings) -> str:
     catalog = await asyncio.to_thread(open_catalog, settings)
     problems = await asyncio.to_thread(answer_problems, catalog, settings)
-    if problems and settings.config is None:
+    if problems and is_demo(settings):
         raise Unwell("the demo data is not there, or not whole", "exportdesk up makes it when demo.db is missing")
     if problems:
         raise Unwell(problems[0].message, f"exportdesk datasets check lists all {len(problems)}")
@@ -188,11 +245,13 @@ CHECKS: dict[str, Check] = {
     "clocks": clocks,
     "workers": workers,
     "finished files": finished_files,
+    "event sink": event_sink,
+    "mail server": mail_server,
     "datasets": datasets,
     "stuck work": stuck_work,
 }
 
-NEED_DATABASE = frozenset({"clocks", "sealed secrets", "stuck work"})
+NEED_DATABASE = frozenset({"clocks", "sealed secrets", "event sink", "stuck work"})
 MENDS = {
     "database": "start it, or check EXPORTDESK_DATABASE_URL",
     "datasets": "exportdesk datasets check",

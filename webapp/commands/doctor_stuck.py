@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
 
+from webapp.actions import queues
 from webapp.actions.turns import next_export
 from webapp.commands.unwell import Unwell
 from webapp.domain import limits
@@ -32,10 +33,11 @@ async def stuck_work(settings: Settings) -> str:
     """What should have moved on, by the database's clock."""
     async with open_resources(settings) as resources, resources.store.connection():
         now = await resources.store.now()
+        paused = await queues.paused(resources)
         stuck = [found for find in STUCK if (found := await find(resources, now))]
     if stuck:
         raise Unwell("; ".join(problem for problem, _ in stuck), "; ".join(dict.fromkeys(mend for _, mend in stuck)))
-    return "nothing is stuck"
+    return "nothing is stuck" + (f"; {' and '.join(paused)} are paused, on the monitor page" if paused else "")
 
 
 async def _unmended(resources: Resources, now: datetime) -> Stuck | None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shlex
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from webapp.client import Answer, Client, Damaged, Export, NotADesk, Problem, Unreachable
 from webapp.commands.export_codes import EXIT_ACCESS, EXIT_ENDED, EXIT_FAILED, EXIT_FILE, EXIT_INTERRUPTED
@@ -41,10 +42,14 @@ class Wanted:
     """What was asked for at the command line."""
 
     dataset: str | None
+    saved: str | None
     again: str | None
+    name: str | None
+    note: str | None
     format: str | None
     params: Sequence[str]
     options: Sequence[str]
+    columns: str | None
     wait: bool
     output: str | None
     force: bool
@@ -76,15 +81,19 @@ def run_export(wanted: Wanted) -> int:
 
 
 def _check_use(wanted: Wanted) -> None:
-    if bool(wanted.dataset) == bool(wanted.again):
-        raise Failure("Name a dataset to export, or an export with --again. See: exportdesk export --help")
-    if wanted.again and (wanted.params or wanted.options or wanted.format):
-        raise Failure("--again takes an export as it was ordered: leave out --format, --param and --option.")
+    if sum(map(bool, (wanted.dataset, wanted.saved, wanted.again))) != 1:
+        raise Failure("Name a dataset to export, a saved order with --saved, or an export with --again.")
+    flag, kind = ("--saved", "order as it was saved") if wanted.saved else ("--again", "export as it was ordered")
+    of_a_dataset = (wanted.format, wanted.name, wanted.note, wanted.columns)
+    if not wanted.dataset and (wanted.params or wanted.options or any(each is not None for each in of_a_dataset)):
+        flags = "--format, --param, --option, --columns, --name and --note"
+        raise Failure(f"{flag} takes an {kind}: leave out {flags}.")
     if wanted.again and not EXPORT_ID.fullmatch(wanted.again):
         raise Failure("--again takes the id of an export, such as exp_01m8mtv6eyecta8qms1nden14k.")
     if wanted.output == "":
         raise Failure("-o needs the name of a file or folder, or - for stdout.")
-    texts = [wanted.dataset, wanted.format, wanted.url, *wanted.params, *wanted.options]
+    named = (wanted.dataset, wanted.saved, wanted.name, wanted.note, wanted.format, wanted.columns, wanted.url)
+    texts = [*named, *wanted.params, *wanted.options]
     if any("\ud800" <= character <= "\udfff" for text in texts for character in text or ""):
         raise Failure("The arguments are not valid UTF-8.")
 
@@ -152,23 +161,35 @@ class Run:
         return self.patience.call(partial(self.client.get, self.wanted.again))
 
     def _order(self) -> Answer:
-        assert self.wanted.dataset is not None
-        options = _implied_options(self.wanted.output)
-        options |= {name: WORDS.get(texts[-1], texts[-1]) for name, texts in pairs("--option", self.wanted.options)}
-        params = self._params(pairs("--param", self.wanted.params))
-        order = partial(
-            self.client.order,
-            self.wanted.dataset,
-            format=self.wanted.format or _format_of(self.wanted.output) or "csv",
-            params=params,
-            options=options,
-            idempotency_key=uuid.uuid4().hex,
-        )
-        answer = self.patience.call(order)
+        key = uuid.uuid4().hex
+        answer = self.patience.call(self._saved_order(key) if self.wanted.saved else self._new_order(key))
         if self.wanted.waits:
             said = "Ordered" if answer.is_news else "It was ordered already"
             self.display.note(f"{said}: {self.client.url}/exports/{answer.export.id}")
         return answer
+
+    def _new_order(self, key: str) -> Callable[[], Answer]:
+        assert self.wanted.dataset is not None
+        options = _implied_options(self.wanted.output)
+        options |= {name: WORDS.get(texts[-1], texts[-1]) for name, texts in pairs("--option", self.wanted.options)}
+        return partial(
+            self.client.order,
+            self.wanted.dataset,
+            format=self.wanted.format or _format_of(self.wanted.output) or "csv",
+            params=self._params(pairs("--param", self.wanted.params)),
+            options=options,
+            columns=None if self.wanted.columns is None else column_names(self.wanted.columns),
+            name=self.wanted.name,
+            note=self.wanted.note,
+            idempotency_key=key,
+        )
+
+    def _saved_order(self, key: str) -> Callable[[], Answer]:
+        there = self.patience.call(self.client.saved_orders)
+        for saved in there:
+            if self.wanted.saved in {saved.name, saved.id}:
+                return partial(self.client.order_saved, saved.id, idempotency_key=key)
+        raise _unknown("saved order", self.wanted.saved, [saved.name for saved in there])
 
     def _params(self, given: list[tuple[str, list[str]]]) -> dict[str, Any]:
         """Only the dataset knows whether one value is a list of one."""
@@ -177,7 +198,8 @@ class Run:
             dataset = self.patience.call(partial(self.client.dataset, self.wanted.dataset))
         except Problem as problem:
             if problem.code == "NOT_FOUND":
-                self._refuse_dataset()
+                names = [dataset.name for dataset in self.patience.call(self.client.datasets)]
+                raise _unknown("dataset", self.wanted.dataset, names) from None
             raise
         shapes: dict[str, dict[str, Any]] = dataset.parameters.get("properties", {})
         params: dict[str, Any] = {}
@@ -187,11 +209,6 @@ class Run:
                 raise Failure(f"--param {name}: it is given {len(texts)} times, and takes one value.")
             params[name] = texts if is_list or len(texts) > 1 else texts[0]
         return params
-
-    def _refuse_dataset(self) -> NoReturn:
-        names = [dataset.name for dataset in self.patience.call(self.client.datasets)]
-        shown = ", ".join(names[:NAMES_SHOWN]) + (" …" if len(names) > NAMES_SHOWN else "")
-        raise Failure(f"There is no dataset named {self.wanted.dataset}. There are: {shown or 'none for you'}.")
 
     def _wait(self, answer: Answer) -> Export:
         """A long poll; on a terminal a short one while rows move, so that the bar moves with them."""
@@ -264,11 +281,13 @@ class Run:
                 failure = Failure(sentence, EXIT_ACCESS)
             case Problem(status=401):
                 failure = Failure(f"The token is not valid here, or was revoked. {MAKE_A_TOKEN}", EXIT_ACCESS)
-            case Problem(status=404):
+            case Problem(status=404) if self.wanted.again or self.export_id:
                 name = self.wanted.again or self.export_id
                 return Failure(f"There is no export {name} at {self.client.url}, or it is not yours.", EXIT_ACCESS)
             case Problem(status=410):
                 return Failure(error.detail, EXIT_ENDED)
+            case Problem(status=422) if self.wanted.saved:
+                return Failure(f"{error} Change it at {self.client.url}/saved-orders.", EXIT_USE)
             case Problem(status=422):
                 lines = [f"{_argument(wrong.field)}: {wrong.message}" for wrong in error.errors]
                 return Failure("\n".join(lines or [error.detail]), EXIT_USE)
@@ -295,6 +314,11 @@ def _require_success(export: Export) -> None:
             raise Failure(reason or f"The export {export.id} is {export.status}.", EXIT_ENDED)
 
 
+def _unknown(kind: str, name: str | None, there: Sequence[str]) -> Failure:
+    shown = ", ".join(there[:NAMES_SHOWN]) + (" …" if len(there) > NAMES_SHOWN else "")
+    return Failure(f"There is no {kind} named {name}. There are: {shown or 'none for you'}.")
+
+
 def pairs(flag: str, given: Sequence[str]) -> list[tuple[str, list[str]]]:
     """`NAME=VALUE` by name, in the order of their first appearance. Raises Failure."""
     found: dict[str, list[str]] = {}
@@ -306,8 +330,19 @@ def pairs(flag: str, given: Sequence[str]) -> list[tuple[str, list[str]]]:
     return list(found.items())
 
 
+def column_names(text: str) -> list[str]:
+    """A line of CSV, for a name may have a comma in it. Raises Failure."""
+    try:
+        [names] = csv.reader([text], skipinitialspace=True, strict=True) if text.strip() else [[]]
+    except (csv.Error, ValueError):
+        raise Failure(f"--columns {text}: write names with commas between them, or in quotes, as in CSV.") from None
+    return names
+
+
 def _argument(field: str) -> str:
     """The argument that a field of the order came from."""
+    if field == "options.columns":
+        return "--columns"
     kind, dot, name = field.partition(".")
     return {"params": f"--param {name}", "options": f"--option {name}"}.get(kind, f"--{kind}") if dot else f"--{field}"
 

@@ -51,6 +51,7 @@ def explain(error: Exception) -> tuple[list[str], int] | None:
 def _explain_refusal(error: Exception) -> tuple[list[str], int] | None:
     """Imported only now: the supervisor of `up` has to stay small."""
     from webapp.datasets.declaration import BadCatalog
+    from webapp.domain.access import LastAdmin
     from webapp.domain.errors import Invalid
     from webapp.storage import StorageUnusable
     from webapp.store.schema import OutdatedSchema
@@ -61,6 +62,8 @@ def _explain_refusal(error: Exception) -> tuple[list[str], int] | None:
         return [str(error)], EXIT_USE
     if isinstance(error, StorageUnusable):
         return [f"Finished files: {error}. To mend it: {error.mend}."], EXIT_PROBLEM
+    if isinstance(error, LastAdmin):
+        return [str(error)], EXIT_USE
     if isinstance(error, Invalid):
         return [field.message for field in error.errors], EXIT_USE
     return None

@@ -15,9 +15,10 @@ from typing import Any
 
 from webapp.commands.database import opened_store
 from webapp.commands.failures import Failure
+from webapp.commands.people import ACTOR
 from webapp.sealing import Sealer, Unsealable
 from webapp.settings import Settings, new_secret_key
-from webapp.store import endpoints
+from webapp.store import endpoints, people
 from webapp.store.database import Store
 from webapp.store.schema import require_current_schema
 from webapp.web.words import counted
@@ -53,7 +54,8 @@ def run_finish(settings: Settings) -> int:
         )
     else:
         write_keys(path, settings.secret_keys[:1])
-        print(f"{path} holds the new key alone. Processes that still know the old one need no restart.")
+        print(f"{path} holds the new key alone. Processes that know both need no restart; one that was not")
+        print("restarted since `exportdesk key rotate` knows only the old one: restart it, or it sends nothing.")
     return 0
 
 
@@ -91,7 +93,16 @@ async def _reseal(settings: Settings) -> int:
                 f"{counted(locked, 'endpoint')} sealed under the old key just now: not every process was restarted. "
                 "Do that, then run exportdesk key finish again."
             )
+        await _audit(store, count)
     return count
+
+
+async def _audit(store: Store, count: int) -> None:
+    async with store.transaction():
+        await people.audit(
+            store, actor=ACTOR, action="endpoint.secrets_resealed", subject="endpoints",
+            at=await store.now(), details={"count": count},
+        )  # fmt: skip
 
 
 async def reseal_all(store: Store, sealer: Sealer) -> int:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
 
-from webapp.actions import people
+from webapp.actions import people, users
 from webapp.commands.failures import Failure
 from webapp.commands.terminal import table
-from webapp.domain.access import NotFound, Role
+from webapp.domain.access import NotFound, Role, Scope
 from webapp.resources import Resources, open_resources
-from webapp.settings import Settings
+from webapp.settings import Settings, parse_duration
 from webapp.store.people import User
 
 ACTOR = "command line"
@@ -44,6 +44,24 @@ async def list_users(resources: Resources) -> None:
     print(table(rows))
 
 
+async def administer(resources: Resources, command: str, name: str) -> None:
+    user = await user_named(resources, name)
+    match command:
+        case "disable":
+            await users.disable(resources, user, actor=ACTOR)
+            print(f"{name} is disabled: signed out everywhere, and tokens are refused.")
+        case "enable":
+            await users.enable(resources, user, actor=ACTOR)
+            print(f"{name} is let in again.")
+        case "reset":
+            link = await users.reset(resources, user, actor=ACTOR)
+            print(f"{name} has no password and is signed out everywhere. This link lets them in once:")
+            print(link)
+        case _:
+            await users.delete(resources, user, actor=ACTOR)
+            print(f"{name} is deleted, with exports, files and tokens.")
+
+
 async def set_role(resources: Resources, name: str, role: str) -> None:
     await user_named(resources, name)
     await people.set_role(resources, name, Role(role), actor=ACTOR)
@@ -57,9 +75,13 @@ async def set_password(resources: Resources, name: str, *, from_stdin: bool) -> 
     print(f"{name} has a new password and is signed out everywhere.")
 
 
-async def create_token(resources: Resources, user_name: str, name: str) -> None:
+async def create_token(
+    resources: Resources, user_name: str, name: str, *, scopes: Sequence[str], lifetime: str | None
+) -> None:
     user = await user_named(resources, user_name)
-    token_id, token = await people.create_token(resources, user, name, actor=ACTOR)
+    token_id, token = await people.create_token(
+        resources, user, name, actor=ACTOR, scopes=frozenset(map(Scope, scopes)), lifetime=_lifetime(lifetime)
+    )
     print(f"Token {token_id} acts as {user_name}. Send it as: Authorization: Bearer TOKEN")
     print("It is shown this once. To end it: exportdesk token revoke " + token_id)
     print(token)
@@ -67,11 +89,20 @@ async def create_token(resources: Resources, user_name: str, name: str) -> None:
 
 async def list_tokens(resources: Resources) -> None:
     names = {user.id: user.name for user in await people.list_users(resources)}
-    rows = [("ID", "USER", "NAME", "CREATED", "LAST USED", "REVOKED")]
+    rows = [("ID", "USER", "NAME", "SCOPES", "CREATED", "LAST USED", "ENDS", "REVOKED")]
     for token in await people.list_tokens(resources):
-        created, used, revoked = map(shown, (token.created_at, token.last_used_at, token.revoked_at))
-        rows.append((token.id, names.get(token.user_id, "–"), token.name, created, used, revoked))
+        scopes = ",".join(scope.value for scope in Scope if scope in token.scopes)
+        created, used, ends = map(shown, (token.created_at, token.last_used_at, token.expires_at))
+        owner = names.get(token.user_id, "–")
+        rows.append((token.id, owner, token.name, scopes, created, used, ends, shown(token.revoked_at)))
     print(table(rows))
+
+
+def _lifetime(text: str | None) -> timedelta | None:
+    try:
+        return parse_duration(text) if text is not None else None
+    except ValueError as error:
+        raise Failure(f"--lifetime: {error}") from None
 
 
 async def revoke_token(resources: Resources, token_id: str) -> None:

@@ -89,7 +89,10 @@ def standing(export: Export) -> str:
     if export.status == "QUEUED" and export.retry_at is not None:
         return f"It failed and is tried again at {export.retry_at:%H:%M:%S}Z"
     if export.status == "QUEUED" and export.queue_position is not None:
-        return f"{STANDINGS['QUEUED']}, {ordinal(export.queue_position)} in line"
+        place = f"{STANDINGS['QUEUED']}, {ordinal(export.queue_position)} in line"
+        if export.expected_start_at is not None:
+            place += f", starts at about {export.expected_start_at:%H:%M}Z"
+        return f"{place}; an admin has paused the queue" if export.queue_paused else place
     if export.status != "PROCESSING" or export.phase in PHASES:
         return PHASES.get(export.phase or "", STANDINGS.get(export.status, export.status))
     parts: list[str] = []

@@ -20,6 +20,7 @@ from webapp.commands.service import Service, python_command
 from webapp.commands.supervisor import Stopped, Supervisor
 from webapp.commands.terminal import coloured, say, table
 from webapp.commands.tether import tether
+from webapp.resources import is_demo
 from webapp.settings import Settings
 from webapp.web.words import counted
 
@@ -169,7 +170,7 @@ def _show(settings: Settings, supervisor: Supervisor, prepared: Mapping[str, Any
 
 
 def _datasets(settings: Settings, count: int) -> str:
-    return f"{counted(count, 'dataset')} of {settings.config or 'the demo shop'}"
+    return f"{counted(count, 'dataset')} of {'the demo shop' if is_demo(settings) else settings.catalog_file}"
 
 
 def without_password(url: str) -> str:

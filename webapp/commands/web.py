@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from webapp import logs
 from webapp.commands.listening import open_listener
 from webapp.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 SHUTDOWN_SECONDS = 10
 PING_SECONDS = 30.0
@@ -41,16 +44,31 @@ def _require_usable(settings: Settings) -> None:
     open_catalog(settings)
 
 
+def behind_proxies(app: ASGIApp, settings: Settings) -> ASGIApp:
+    """Believes what trusted proxies say of the client's address and scheme, and of who it is."""
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+    from webapp.web.proxies import ProxyUser
+
+    if not settings.trusted_proxies:
+        return app
+    inner: Any = ProxyHeadersMiddleware(cast(Any, app), trusted_hosts=list(settings.trusted_proxies))
+    if not settings.proxy_user_header:
+        return inner
+    return ProxyUser(inner, header=settings.proxy_user_header, networks=settings.trusted_proxies)
+
+
 def _serve(settings: Settings, listener: socket.socket) -> None:
     import uvicorn
 
     from webapp.app import create_app
+    from webapp.web.handshakes import Handshakes
 
     config = uvicorn.Config(
-        create_app(settings),
+        behind_proxies(create_app(settings), settings),
         loop="uvloop",
         http="httptools",
-        ws="websockets-sansio",
+        ws=Handshakes,
         ws_max_size=WS_BYTES,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,
@@ -58,8 +76,7 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=list(settings.trusted_proxies),
+        proxy_headers=False,  # see behind_proxies
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     uvicorn.Server(config).run(sockets=[listener])

@@ -25,6 +25,7 @@ from webapp.domain.formats import FORMATS
 from webapp.settings import parse_duration
 
 FILE_BYTES = 1024 * 1024
+DEMO = Path(__file__).with_name("demo.toml")
 SECRET_BYTES = 64 * 1024
 LARGEST_LIMIT = 10**12
 MOST_RUNNING = 1000
@@ -43,7 +44,11 @@ def load_catalog(path: Path, environ: Mapping[str, str]) -> Catalog:
 
     Relative paths, of SQLite files and of `${file:PATH}`, start at the folder of the file.
     """
-    text = _read_text(path)
+    return read_catalog(read_text(path), path, environ)
+
+
+def read_catalog(text: str, path: Path, environ: Mapping[str, str]) -> Catalog:
+    """The same of a text that would stand in the file. Raises BadCatalog."""
     data = _parse(path, text)
     report = Report(str(path), LineIndex(text))
     root = Table((), data, report)
@@ -59,7 +64,12 @@ def load_catalog(path: Path, environ: Mapping[str, str]) -> Catalog:
 
 def check_catalog(catalog: Catalog, path: Path) -> list[Problem]:
     """Runs each query for no rows, with its defaults, and those that give choices; tells what fails, at its line."""
-    report = Report(str(path), LineIndex(_read_text(path)))
+    return check_text(catalog, read_text(path), path)
+
+
+def check_text(catalog: Catalog, text: str, path: Path) -> list[Problem]:
+    """The same of a text that would stand in the file; `catalog` may be a part of what it declares."""
+    report = Report(str(path), LineIndex(text))
     absent = {name: sentence for name, source in catalog.sources.items() if (sentence := missing(source.url))}
     for name, sentence in absent.items():
         report.add(("sources", name, "url"), f"sources.{name}: {sentence}")
@@ -76,10 +86,10 @@ def demo_path(folder: Path) -> Path:
 
 def demo_catalog(folder: Path) -> Catalog:
     """What can be exported when no file is given: the demo source in the data folder `folder`."""
-    return load_catalog(Path(__file__).with_name("demo.toml"), {"DEMO_DB": str(demo_path(folder))})
+    return load_catalog(DEMO, {"DEMO_DB": str(demo_path(folder))})
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES + 1)

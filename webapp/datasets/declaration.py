@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from webapp.domain import limits
-from webapp.domain.access import Role
+from webapp.domain.access import Role, Viewer
+from webapp.domain.sentences import say
 
 MIB = 1024 * 1024
 
@@ -124,6 +125,10 @@ class Dataset:
         return -(-self.memory_bytes // MIB)
 
 
+def _is_for(viewer: Viewer, dataset: Dataset) -> bool:
+    return viewer.role in dataset.roles and dataset.name not in viewer.denied
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Everything that can be exported, in the order of the file."""
@@ -131,13 +136,18 @@ class Catalog:
     datasets: Mapping[str, Dataset]
     sources: Mapping[str, Source]
 
-    def dataset_for(self, name: str, role: Role) -> Dataset | None:
-        """None when there is no such dataset or this role may not export it."""
+    def dataset_for(self, name: str, viewer: Viewer) -> Dataset | None:
+        """None when there is no such dataset, or it is not for this person: both the file's `roles` and, once it was
+        granted to anybody, the grants must say so."""
         dataset = self.datasets.get(name)
-        return dataset if dataset and role in dataset.roles else None
+        return dataset if dataset and _is_for(viewer, dataset) else None
 
-    def datasets_for(self, role: Role) -> tuple[Dataset, ...]:
-        return tuple(dataset for dataset in self.datasets.values() if role in dataset.roles)
+    def datasets_for(self, viewer: Viewer) -> tuple[Dataset, ...]:
+        return tuple(dataset for dataset in self.datasets.values() if _is_for(viewer, dataset))
+
+    def withheld_from(self, viewer: Viewer) -> frozenset[str]:
+        """Names of datasets that are not for this person, also of some that are no longer there."""
+        return viewer.denied | {dataset.name for dataset in self.datasets.values() if not _is_for(viewer, dataset)}
 
     def source_of(self, dataset: Dataset) -> Source:
         return self.sources[dataset.source]
@@ -171,4 +181,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean since?`, or nothing when no known word is near."""
     spellings = {name.casefold(): name for name in known}
     near = difflib.get_close_matches(word.casefold()[:64], list(spellings), n=1)
-    return f" Did you mean {spellings[near[0]]}?" if near else ""
+    return say(" Did you mean {name}?", name=spellings[near[0]]) if near else ""

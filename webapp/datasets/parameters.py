@@ -13,6 +13,7 @@ from webapp.datasets.declaration import Dataset, Parameter, ParameterType, did_y
 from webapp.datasets.relative import Moment, is_relative, resolve_date, resolve_datetime
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.limits import LIST_ITEMS, PARAMETER_TEXT_LENGTH
+from webapp.domain.sentences import say, sentence_of
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 INTEGER_TEXT = re.compile(r"[+-]?[0-9]{1,100}")
@@ -84,8 +85,9 @@ def bind_values(dataset: Dataset, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sentence(parameter: Parameter, unfit: Unfit) -> str:
-    words = f"{parameter.label} {unfit}"
-    return words if words.endswith("?") else words + "."
+    reason = sentence_of(unfit)
+    pattern = say("{parameter} {reason}") if reason.endswith("?") else say("{parameter} {reason}.")
+    return say(pattern, parameter=parameter.label, reason=reason)
 
 
 def _left_out(parameter: Parameter, raw: Any) -> bool:
@@ -99,7 +101,7 @@ def _value_or_default(parameter: Parameter, raw: Any, moment: Moment) -> Any:
     if not _left_out(parameter, raw):
         return parse_value(parameter, raw, moment)
     if parameter.must_be_given:
-        raise Unfit("is required")
+        raise Unfit(say("is required"))
     return default_value(parameter, moment)
 
 
@@ -107,7 +109,10 @@ def _unknown(dataset: Dataset, raw: Mapping[str, Any]) -> list[FieldError]:
     known = [parameter.name for parameter in dataset.parameters]
     unknown = [name[:64] for name in raw if name not in known][:UNKNOWN_SHOWN]
     return [
-        FieldError(f"params.{name}", f"This dataset has no parameter {name}.{did_you_mean(name, known)}")
+        FieldError(
+            f"params.{name}",
+            say("This dataset has no parameter {name}.{guess}", name=name, guess=did_you_mean(name, known)),
+        )
         for name in unknown
     ]
 
@@ -118,18 +123,18 @@ def _bindable(value: Any) -> Any:
 
 def _parse_string(parameter: Parameter, raw: Any, moment: Moment) -> str:
     if not isinstance(raw, str):
-        raise Unfit("must be text")
+        raise Unfit(say("must be text"))
     return _checked_text(parameter, raw)
 
 
 def _checked_text(parameter: Parameter, text: str) -> str:
     limit = min(parameter.max_length or PARAMETER_TEXT_LENGTH, PARAMETER_TEXT_LENGTH)
     if len(text) > limit:
-        raise Unfit(f"must have at most {limit:,} characters, not {len(text):,}")
+        raise Unfit(say("must have at most {most} characters, not {count}", most=limit, count=len(text)))
     if "\0" in text:
-        raise Unfit("must not contain NUL characters")
+        raise Unfit(say("must not contain NUL characters"))
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise Unfit("must be valid Unicode text")
+        raise Unfit(say("must be valid Unicode text"))
     return text
 
 
@@ -138,7 +143,7 @@ def _parse_integer(parameter: Parameter, raw: Any, moment: Moment) -> int:
     is_text = isinstance(raw, str) and INTEGER_TEXT.fullmatch(raw.strip())
     value = int(raw) if is_text or (isinstance(raw, float) and raw.is_integer()) else raw
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Unfit("must be a whole number")
+        raise Unfit(say("must be a whole number"))
     return _in_range(parameter, _in_64_bits(value), moment)
 
 
@@ -147,39 +152,62 @@ def _parse_number(parameter: Parameter, raw: Any, moment: Moment) -> int | float
     if isinstance(raw, str) and NUMBER_TEXT.fullmatch(raw.strip()):
         value = int(raw) if INTEGER_TEXT.fullmatch(raw.strip()) else float(raw)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unfit("must be a number, such as 12 or 9.50")
+        raise Unfit(say("must be a number, such as 12 or 9.50"))
     if isinstance(value, int):
         return _in_range(parameter, _in_64_bits(value), moment)
     if not math.isfinite(value):
-        raise Unfit("must be a finite number")
+        raise Unfit(say("must be a finite number"))
     return _in_range(parameter, value, moment)
 
 
 def _in_64_bits(value: int) -> int:
     if not INT64_MIN <= value <= INT64_MAX:
-        raise Unfit("must be a whole number that fits into 64 bits")
+        raise Unfit(say("must be a whole number that fits into 64 bits"))
     return value
 
 
 def _parse_boolean(parameter: Parameter, raw: Any, moment: Moment) -> bool:
     value = BOOLEAN_TEXTS.get(raw.strip().lower()) if isinstance(raw, str) else raw
     if not isinstance(value, bool):
-        raise Unfit("must be true or false")
+        raise Unfit(say("must be true or false"))
     return value
 
 
+def is_moving(parameter: Parameter, raw: Any) -> bool:
+    """Whether the value is given in words that mean another day tomorrow. A date cannot be `now`."""
+    text = raw.strip() if isinstance(raw, str) else ""
+    is_fit = parameter.type is ParameterType.DATETIME or not text.startswith("now")
+    return parameter.type.is_temporal and is_relative(text) and is_fit
+
+
+def _moved(parameter: Parameter, raw: str, moment: Moment) -> str:
+    """The value that the words have now. Raises Unfit."""
+    try:
+        if parameter.type is ParameterType.DATE:
+            value = resolve_date(raw.strip(), moment.today)
+        else:
+            value = resolve_datetime(raw.strip(), moment.today, moment.now)
+    except ValueError:
+        raise Unfit(say("is a date that no calendar has")) from None
+    return _canonical_time(_in_range(parameter, value, moment))
+
+
 def _parse_date(parameter: Parameter, raw: Any, moment: Moment) -> str:
+    if is_moving(parameter, raw):
+        return _moved(parameter, raw, moment)
     try:
         if not isinstance(raw, str) or not DATE_TEXT.fullmatch(raw.strip()):
             raise ValueError(raw)
         value = date.fromisoformat(raw.strip())
     except ValueError:
-        raise Unfit("must be a date like 2026-01-31") from None
+        raise Unfit(say("must be a date like 2026-01-31")) from None
     return _canonical_time(_in_range(parameter, value, moment))
 
 
 def _parse_datetime(parameter: Parameter, raw: Any, moment: Moment) -> str:
     """A time without an offset is taken as UTC, which is what a form's own field sends."""
+    if is_moving(parameter, raw):
+        return _moved(parameter, raw, moment)
     try:
         text = raw.strip().upper() if isinstance(raw, str) else ""
         if not DATETIME_TEXT.fullmatch(text):
@@ -187,7 +215,7 @@ def _parse_datetime(parameter: Parameter, raw: Any, moment: Moment) -> str:
         given = datetime.fromisoformat(text)
         value = given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Unfit("must be a date and time like 2026-01-31T14:30:00Z") from None
+        raise Unfit(say("must be a date and time like 2026-01-31T14:30:00Z")) from None
     return _canonical_time(_in_range(parameter, value, moment))
 
 
@@ -199,7 +227,11 @@ def _chosen(raw: Any, values: Collection[str]) -> str:
     if not isinstance(raw, str) or raw not in values:
         near = did_you_mean(raw, values) if isinstance(raw, str) and len(values) <= GUESSED_AMONG else ""
         shown = ", ".join(list(values)[:VALUES_SHOWN]) + (", …" if len(values) > VALUES_SHOWN else "")
-        raise Unfit(f"must be one of {shown}{'.' if near else ''}{near}")
+        raise Unfit(
+            say("must be one of {choices}.{guess}", choices=shown, guess=near)
+            if near
+            else say("must be one of {choices}", choices=shown)
+        )
     return raw
 
 
@@ -219,19 +251,21 @@ def _parse_list(parameter: Parameter, raw: Any, moment: Moment) -> list[str]:
 
 def _items(raw: Any) -> list[Any]:
     if not isinstance(raw, list):
-        raise Unfit("must be a list of texts")
+        raise Unfit(say("must be a list of texts"))
     items = [item for item in cast(list[Any], raw) if item != ""]
     if len(items) > LIST_ITEMS:
-        raise Unfit(f"must have at most {LIST_ITEMS:,} items, not {len(items):,}")
+        raise Unfit(say("must have at most {most} items, not {count}", most=LIST_ITEMS, count=len(items)))
     return items
 
 
 def _in_range(parameter: Parameter, value: Any, moment: Moment) -> Any:
     low, high = (_resolve(parameter, bound, moment) for bound in (parameter.minimum, parameter.maximum))
     if low is not None and value < low:
-        raise Unfit(f"must be {_shown(low)} or {'later' if parameter.type.is_temporal else 'more'}")
+        pattern = say("must be {bound} or later") if parameter.type.is_temporal else say("must be {bound} or more")
+        raise Unfit(say(pattern, bound=_shown(low)))
     if high is not None and value > high:
-        raise Unfit(f"must be {_shown(high)} or {'earlier' if parameter.type.is_temporal else 'less'}")
+        pattern = say("must be {bound} or earlier") if parameter.type.is_temporal else say("must be {bound} or less")
+        raise Unfit(say(pattern, bound=_shown(high)))
     return value
 
 
@@ -246,7 +280,7 @@ def _resolve(parameter: Parameter, value: Any, moment: Moment) -> Any:
             resolve_datetime(value, moment.today, moment.now) if is_relative(value) else datetime.fromisoformat(value)
         )
     except ValueError:
-        raise Unfit("has a default or a range that no date can meet") from None
+        raise Unfit(say("has a default or a range that no date can meet")) from None
 
 
 def _canonical_time(value: date | datetime) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -40,6 +40,13 @@ class RowReader(Protocol):
     @property
     def invalid_text(self) -> int:
         """How many cells so far held text that is not valid in its encoding; bad bytes became U+FFFD."""
+        ...
+
+    def choose(self, names: Sequence[str]) -> None:
+        """Before anything is read: only these columns, in this order. Raises `UnknownColumns`, an AttemptFailed.
+
+        Where the source keeps the order of the rows inside a query around the query, that one asks for the chosen
+        cells alone; elsewhere they are picked from each row. Cells that nobody chose need not be right."""
         ...
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:

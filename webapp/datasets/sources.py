@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -52,20 +52,35 @@ def missing(url: str) -> str | None:
     return reader.missing(url) if reader else None
 
 
+def scheme_of(url: str) -> str:
+    return url.partition(":")[0]
+
+
+def load(scheme: str) -> None:
+    """What reading from such a source takes is imported by then, if it is there; no code of a source itself."""
+    if scheme in READERS:
+        import_module(READERS[scheme])
+
+
 def open_rows(url: str, sql: str, params: Mapping[str, Any]) -> RowReader:
     """A reader whose columns are known; the query itself runs when its batches are asked for."""
     return _open(url, sql, params, seconds=None)
 
 
-def describe(url: str, sql: str, params: Mapping[str, Any]) -> tuple[Column, ...]:
-    """The query's columns; prepares it, reads no row."""
-    with open_rows(url, sql, params) as reader:
+def describe(url: str, sql: str, params: Mapping[str, Any], *, seconds: float | None = None) -> tuple[Column, ...]:
+    """The query's columns; prepares it, reads no row. Raises `AttemptFailed`, with TIMEOUT after `seconds`."""
+    with _open(url, sql, params, seconds=seconds) as reader:
         return reader.columns
 
 
-def preview(url: str, sql: str, params: Mapping[str, Any], *, rows: int, seconds: float) -> Preview:
-    """The first `rows` rows; raises `AttemptFailed` with TIMEOUT when they take longer than `seconds`."""
+def preview(
+    url: str, sql: str, params: Mapping[str, Any], *, rows: int, seconds: float, columns: Sequence[str] = ()
+) -> Preview:
+    """The first `rows` rows, of the chosen columns or of all; raises `AttemptFailed` with TIMEOUT when they take longer
+    than `seconds`."""
     with _open(url, sql, params, seconds=seconds) as reader:
+        if columns:
+            reader.choose(columns)
         first = next(reader.batches(rows + 1), NO_ROWS)
         return Preview(reader.columns, tuple(first[:rows]), len(first) > rows)
 
@@ -92,5 +107,5 @@ def _open(url: str, sql: str, params: Mapping[str, Any], *, seconds: float | Non
 
 
 def _reader_for(url: str) -> ModuleType | None:
-    name = READERS.get(url.partition(":")[0])
+    name = READERS.get(scheme_of(url))
     return import_module(name) if name else None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Self
 
+from webapp.domain.sentences import say
+
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
@@ -107,12 +109,12 @@ def _network(text: str) -> Network:
     try:
         return ip_network(text)
     except ValueError as error:
-        raise ValueError(f"{text} is not a network such as 10.1.0.0/16") from error
+        raise ValueError(say("{text} is not a network such as 10.1.0.0/16", text=text)) from error
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError(f"{text} is neither a network such as 10.1.0.0/16 nor host:port")
+        raise ValueError(say("{text} is neither a network such as 10.1.0.0/16 nor host:port", text=text))
     name = host.strip("[]").lower().rstrip(".")
     return str(parse_address(name) or name), int(port)

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+from webapp.domain.alerts import ALERT_TYPES
+from webapp.domain.emails import SCHEME
+from webapp.domain.events import EVENT_TYPES
+from webapp.domain.sentences import say
+
+CALLBACK_TYPES = (*EVENT_TYPES, *ALERT_TYPES)
+"""Events that an endpoint can ask for."""
 
 STANDARD = (5.0, 5.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0)
 QUICK = (5.0, 5.0, 5.0)
@@ -65,24 +73,33 @@ class ErrorClass(StrEnum):
     HTTP_4XX = "HTTP_4XX"
     HTTP_5XX = "HTTP_5XX"
     INTERRUPTED = "INTERRUPTED"
+    MAIL_OFF = "MAIL_OFF"
+    MAIL_REFUSED = "MAIL_REFUSED"
 
 
-UNREACHABLE = "The host does not lead to an address that callbacks may reach."
+UNREACHABLE = say("The host does not lead to an address that callbacks may reach.")
 """One sentence for both, so that nobody learns from us which names and addresses our inside network has."""
 
 SENTENCES: Mapping[ErrorClass, str] = {
     ErrorClass.DNS: UNREACHABLE,
     ErrorClass.ADDRESS_FORBIDDEN: UNREACHABLE,
-    ErrorClass.REFUSED: "Nothing accepts connections there. Is the receiver running, and is the port right?",
-    ErrorClass.TLS: "No secure connection came about. Is the receiver's certificate valid for this host?",
-    ErrorClass.TIMEOUT: "The receiver did not answer in time. It should answer first and do its work afterwards.",
-    ErrorClass.DISCONNECTED: "The receiver closed the connection before it had answered.",
-    ErrorClass.BAD_ANSWER: "What came back is not HTTP. Does the URL lead to a web server?",
-    ErrorClass.REDIRECT: "The receiver answered with a redirect, which is not followed. Register the URL it leads to.",
-    ErrorClass.GONE: "The receiver answered 410 Gone: it wants no more callbacks.",
-    ErrorClass.HTTP_4XX: "The receiver refused the request. Its answer may say why; often it is the signature check.",
-    ErrorClass.HTTP_5XX: "The receiver failed while it handled the request.",
-    ErrorClass.INTERRUPTED: "Our worker ended in the middle of the request. It may have arrived.",
+    ErrorClass.REFUSED: say("Nothing accepts connections there. Is the receiver running, and is the port right?"),
+    ErrorClass.TLS: say("No secure connection came about. Is the receiver's certificate valid for this host?"),
+    ErrorClass.TIMEOUT: say("The receiver did not answer in time. It should answer first and do its work afterwards."),
+    ErrorClass.DISCONNECTED: say("The receiver closed the connection before it had answered."),
+    ErrorClass.BAD_ANSWER: say("What came back is not HTTP. Does the URL lead to a web server?"),
+    ErrorClass.REDIRECT: say(
+        "The receiver answered with a redirect, which is not followed. Register the URL it leads to."
+    ),
+    ErrorClass.GONE: say("The receiver answered 410 Gone: it wants no more callbacks."),
+    ErrorClass.HTTP_4XX: say(
+        "The receiver refused the request. Its answer may say why; often the path is wrong, or the signature check "
+        "fails."
+    ),
+    ErrorClass.HTTP_5XX: say("The receiver failed while it handled the request."),
+    ErrorClass.INTERRUPTED: say("Our worker ended in the middle of the request. It may have arrived."),
+    ErrorClass.MAIL_OFF: say("No mail server is set, or the person has no address any more."),
+    ErrorClass.MAIL_REFUSED: say("The mail server refused it. Its answer says why."),
 }
 
 
@@ -105,8 +122,9 @@ class Secret:
 class EndpointSettings:
     """What a person chooses about an endpoint; checked by `webapp.actions.endpoints`.
 
-    Empty `event_types` or `datasets` mean all. `time_limit` is in seconds, `rate` in requests a second. `waits` are
-    those of the schedule, in seconds. `encryption_key` is 32 bytes in URL-safe base64, or None for plain data.
+    Empty `event_types` or `datasets` mean all of exports; events of alerts are for who names them. `time_limit` is in
+    seconds, `rate` in requests a second. `waits` are those of the schedule, in seconds. `encryption_key` is 32 bytes in
+    URL-safe base64, or None for plain data.
     """
 
     url: str
@@ -123,6 +141,11 @@ class EndpointSettings:
 
     def __repr__(self) -> str:
         return f"EndpointSettings(url={self.url!r})"
+
+    @property
+    def reader(self) -> str | None:
+        """The id of the person who is written to by mail; None for a URL that is called."""
+        return self.url.removeprefix(SCHEME) if self.url.startswith(SCHEME) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +186,14 @@ class Endpoint:
         return tuple(secret for secret in self.secrets if secret.is_valid(at))
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One event owed to one endpoint. `attempts` counts all its requests, `failures` those of the present round:
-    a redelivery begins a new one."""
+class Delivery(NamedTuple):
+    """One event owed to one endpoint; that of an alert has no export. `attempts` counts all its requests, `failures`
+    those of the present round: a redelivery begins a new one."""
 
     id: str
     event_id: str
     event_type: str
-    export_id: str
+    export_id: str | None
     endpoint_id: str
     state: DeliveryState
     created_at: datetime
@@ -185,8 +207,7 @@ class Delivery:
     last_error: ErrorClass | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What came of one request. `error` None is success. `body` is text of at most `BODY_KEPT` bytes."""
 
     error: ErrorClass | None
@@ -198,8 +219,7 @@ class Answer:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryAttempt:
+class DeliveryAttempt(NamedTuple):
     """One HTTP request of a delivery. While it has no `finished_at` it is under way, or its worker died."""
 
     id: str
@@ -214,9 +234,8 @@ class DeliveryAttempt:
     answer: Answer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What is sent for an event: `data` is the export's snapshot at that event, a mapping or JSON that is ready."""
+class Message(NamedTuple):
+    """What is sent for an event: `data` is the export or alert as it was then, a mapping or JSON that is ready."""
 
     id: str
     type: str
@@ -228,6 +247,11 @@ def wants(settings: EndpointSettings, *, event_type: str, dataset: str) -> bool:
     return (not settings.event_types or event_type in settings.event_types) and (
         not settings.datasets or dataset in settings.datasets
     )
+
+
+def wants_alerts(settings: EndpointSettings, event_type: str) -> bool:
+    """Only who names them: whoever wants everything about exports may not know what an alert is."""
+    return event_type in settings.event_types
 
 
 def is_success(status: int) -> bool:
@@ -266,7 +290,7 @@ def after_attempt(
     delivery: Delivery, answer: Answer, waits: tuple[float, ...], *, at: datetime, dice: random.Random
 ) -> Delivery:
     """The delivery once a request has ended. Its attempt was counted when it was begun."""
-    ended = partial(replace, delivery, lease_until=None, last_status=answer.status, last_error=answer.error)
+    ended = partial(delivery._replace, lease_until=None, last_status=answer.status, last_error=answer.error)
     if answer.error is None:
         return ended(state=DeliveryState.SUCCEEDED, completed_at=at, failures=0, next_attempt_at=None)
     failures = delivery.failures + 1
@@ -277,7 +301,8 @@ def after_attempt(
 
 
 def after_answer(endpoint: Endpoint, answer: Answer, *, at: datetime) -> Endpoint:
-    """Health, and whether the endpoint is to be switched off: a 410, or a long enough row of failures."""
+    """Health, and whether the endpoint is to be switched off: a 410, or a long enough row of failures. A person whose
+    mail is not taken is not switched off."""
     if answer.error is None:
         return replace(endpoint, failures_in_row=0, failing_since=None, last_success_at=at)
     failing = replace(
@@ -286,7 +311,7 @@ def after_answer(endpoint: Endpoint, answer: Answer, *, at: datetime) -> Endpoin
         failing_since=endpoint.failing_since or at,
         last_failure_at=at,
     )
-    if endpoint.disabled_at is not None:
+    if endpoint.disabled_at is not None or endpoint.settings.reader:
         return failing
     if answer.error is ErrorClass.GONE:
         return replace(failing, disabled_at=at, disabled_reason="GONE")

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from webapp.domain.exports import Export
 from webapp.domain.limits import SHEET_ROWS
+from webapp.domain.sentences import say
 from webapp.domain.sizes import told_size
+
+EXACTLY_OVER = say("{count} rows: more than the limit of {limit} rows; narrow the parameters.")
+ABOUT_OVER = say("About {count} rows: more than the limit of {limit} rows; narrow the parameters.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,21 @@ class Limits:
     bytes: int | None = None
 
 
-def expect(rows: Rows | None, past: Iterable[Export], *, format: str, compression: str, allowed: Limits) -> Expectation:
-    """`past` are finished exports of the same dataset and format; for the size only those compressed alike count."""
+def expect(
+    rows: Rows | None,
+    past: Iterable[Export],
+    *,
+    format: str,
+    compression: str,
+    columns: Sequence[str] = (),
+    allowed: Limits,
+) -> Expectation:
+    """`past` are finished exports of the same dataset and format. Only those of the same columns count, in whatever
+    order, and for the size only those compressed alike."""
     if rows is None or not rows.count:
         return Expectation()
-    runs = [export for export in past if export.file and export.file.rows]
+    same = set(columns)
+    runs = [export for export in past if export.file and export.file.rows and _columns(export) == same]
     alike = [export for export in runs if export.options.get("compression", "none") == compression]
     size = _bytes_per_row(alike)
     pace = _seconds_per_row(runs)
@@ -61,6 +75,10 @@ def expect(rows: Rows | None, past: Iterable[Export], *, format: str, compressio
         seconds=None if pace is None else pace * rows.count,
         notices=tuple(_notices(rows, expected, format, allowed)),
     )
+
+
+def _columns(export: Export) -> set[str]:
+    return set(export.options.get("columns", ()))
 
 
 def _bytes_per_row(runs: Sequence[Export]) -> float | None:
@@ -78,19 +96,21 @@ def _seconds_per_row(runs: Sequence[Export]) -> float | None:
 
 
 def _notices(rows: Rows, expected: int | None, format: str, allowed: Limits) -> Iterable[Notice]:
-    how_many = rows.told[0].upper() + rows.told[1:]
     if allowed.rows is not None and rows.count > allowed.rows:
-        yield Notice(
-            "OVER_ROW_LIMIT", f"{how_many} rows: more than the limit of {allowed.rows:,} rows; narrow the parameters."
-        )
+        pattern = EXACTLY_OVER if rows.is_exact else ABOUT_OVER
+        yield Notice("OVER_ROW_LIMIT", say(pattern, count=rows.count, limit=allowed.rows))
     if allowed.bytes is not None and expected is not None and expected > allowed.bytes:
         yield Notice(
             "OVER_SIZE_LIMIT",
-            f"The file may grow beyond the limit of {told_size(allowed.bytes)}; narrow the parameters.",
+            say("The file may grow beyond the limit of {size}; narrow the parameters.", size=told_size(allowed.bytes)),
         )
     if format == "xlsx" and rows.count > SHEET_ROWS:
         sheets = -(-rows.count // SHEET_ROWS)
         yield Notice(
             "SEVERAL_SHEETS",
-            f"One sheet holds {SHEET_ROWS:,} rows: the workbook will continue on {sheets:,} sheets.",
+            say(
+                "One sheet holds {rows} rows: the workbook will continue on {sheets} sheets.",
+                rows=SHEET_ROWS,
+                sheets=sheets,
+            ),
         )

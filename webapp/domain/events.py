@@ -49,6 +49,16 @@ class Event:
     data: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class AlertEvent:
+    """A fact about an alert, for callbacks alone. Its number orders it among the events of exports."""
+
+    id: str
+    type: str
+    timestamp: datetime
+    data: Mapping[str, Any]
+
+
 def event_type(export: Export) -> str:
     """The event that reports this export's latest status change."""
     if export.status is Status.EXPIRED:
@@ -74,6 +84,8 @@ def snapshot(
         "params": dict(export.params),
         "format": export.format,
         "options": dict(export.options),
+        "name": export.name,
+        "note": export.note,
         "status": export.status.value,
         "version": export.version,
         "attempt": export.attempt,
@@ -85,6 +97,7 @@ def snapshot(
         "eta_seconds": eta_seconds(export, now) if now else None,
         "queue_position": place.position if place else None,
         "expected_start_at": rfc3339(place.starts_at) if place else None,
+        "queue_paused": place.is_paused if place else None,
         "created_at": rfc3339(export.created_at),
         "queued_at": rfc3339(export.queued_at),
         "started_at": rfc3339(export.started_at),

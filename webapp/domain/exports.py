@@ -91,7 +91,8 @@ class FormatWarning:
 class Export:
     """`labels` are what chosen values were called when they were ordered, by parameter and value.
 
-    `lane` is None until it had to wait, and somebody found out.
+    `lane` is None until it had to wait, and somebody found out. `name` and `note` may be changed at any time: they are
+    in no version.
     """
 
     id: str
@@ -122,6 +123,8 @@ class Export:
     warnings: tuple[FormatWarning, ...] = field(default=())
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     lane: Lane | None = None
+    name: str = ""
+    note: str = ""
 
     @property
     def is_active(self) -> bool:
@@ -213,7 +216,8 @@ def expire(export: Export, error: ExportError, *, at: datetime) -> Export:
 
 
 def cancel(export: Export, *, at: datetime) -> Export:
-    return move(export, Status.CANCELLED, at=at, phase=None, retry_at=None)
+    """The error of a try before, which was the reason to wait, is not why it ended."""
+    return move(export, Status.CANCELLED, at=at, phase=None, retry_at=None, error=None)
 
 
 def retry_by_hand(export: Export, *, at: datetime) -> Export:

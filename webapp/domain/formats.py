@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
+from webapp.domain import limits
 from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.sentences import say
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ FORMATS: Mapping[str, Format] = {
     "parquet": Format("parquet", "Parquet", ".parquet", "application/vnd.apache.parquet"),
 }
 
+NO_COLUMN = say("choose at least one column")
 CSV_TEXTS = ("safe", "raw")
 DELIMITERS = (",", ";", "\t")
 COMPRESSIONS = ("none", "gzip", "zstd")
@@ -40,23 +43,25 @@ COMPRESSION_EXTENSIONS: Mapping[str, str] = {"none": "", "gzip": ".gz", "zstd": 
 COMPRESSION_TYPES: Mapping[str, str] = {"gzip": "application/gzip", "zstd": "application/zstd"}
 
 APPLIES: Mapping[str, frozenset[str]] = {
-    "csv": frozenset({"bom", "csv_text", "delimiter", "compression"}),
-    "xlsx": frozenset({"timezone"}),
-    "jsonl": frozenset({"compression"}),
-    "parquet": frozenset(),
+    "csv": frozenset({"bom", "csv_text", "delimiter", "compression", "columns"}),
+    "xlsx": frozenset({"timezone", "columns"}),
+    "jsonl": frozenset({"compression", "columns"}),
+    "parquet": frozenset({"columns"}),
 }
 """Which options mean something for which format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a file is to be written. `csv_text` safe defuses text that spreadsheets would run as a formula."""
+    """How a file is to be written. `csv_text` safe defuses text that spreadsheets would run as a formula; `columns` are
+    the names of those it has, in its order, or none when it has all of the query's."""
 
     bom: bool = False
     csv_text: str = "raw"
     delimiter: str = ","
     compression: str = "none"
     timezone: str = "UTC"
+    columns: tuple[str, ...] = ()
 
 
 API_DEFAULTS = Options()
@@ -69,22 +74,25 @@ def parse_options(raw: Mapping[str, Any], format: str, *, defaults: Options) -> 
     An option that is known but does not apply to the format is checked and then has no effect.
     """
     if format not in FORMATS:
-        raise Invalid([FieldError("format", f"must be one of: {', '.join(FORMATS)}")])
+        raise Invalid([FieldError("format", say("must be one of: {choices}", choices=", ".join(FORMATS)))])
     errors: list[FieldError] = []
     for name, value in raw.items():
         check = CHECKS.get(name)
-        problem = check(value) if check else f"is not an option; there are: {', '.join(CHECKS)}"
+        problem = check(value) if check else say("is not an option; there are: {choices}", choices=", ".join(CHECKS))
         if problem:
             errors.append(FieldError(f"options.{name}", problem))
     if errors:
         raise Invalid(errors)
     applying = {name: value for name, value in raw.items() if name in APPLIES[format]}
+    if "columns" in applying:
+        applying["columns"] = tuple(applying["columns"])
     return replace(defaults, **applying)
 
 
 def options_json(options: Options, format: str) -> dict[str, Any]:
-    """The options that apply to the format, in a fixed order, as JSON can hold them."""
-    return {name: getattr(options, name) for name in CHECKS if name in APPLIES[format]}
+    """The options that apply to the format, in a fixed order, as JSON can hold them; `columns` only when chosen."""
+    told = {name: getattr(options, name) for name in CHECKS if name in APPLIES[format] and name != "columns"}
+    return told | ({"columns": list(options.columns)} if options.columns else {})
 
 
 def file_extension(format: str, options: Options) -> str:
@@ -109,14 +117,14 @@ def _compression(format: str, options: Options) -> str:
 
 
 def _check_bool(value: object) -> str | None:
-    return None if isinstance(value, bool) else "must be true or false"
+    return None if isinstance(value, bool) else say("must be true or false")
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[object], str | None]:
     shown = ", ".join(_shown(choice) for choice in choices)
 
     def check(value: object) -> str | None:
-        return None if isinstance(value, str) and value in choices else f"must be one of: {shown}"
+        return None if isinstance(value, str) and value in choices else say("must be one of: {choices}", choices=shown)
 
     return check
 
@@ -126,7 +134,7 @@ def _shown(choice: str) -> str:
 
 
 def _check_timezone(value: object) -> str | None:
-    problem = "must be a time zone's name, such as Europe/Berlin"
+    problem = say("must be a time zone's name, such as Europe/Berlin")
     if not isinstance(value, str) or not value:
         return problem
     try:
@@ -136,10 +144,27 @@ def _check_timezone(value: object) -> str | None:
     return None
 
 
+def _check_columns(value: object) -> str | None:
+    problem = say("must be a list of column names, in the order of the file")
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return problem
+    names = cast(Sequence[object], value)
+    if not names:
+        return NO_COLUMN
+    if len(names) > limits.COLUMNS_MOST:
+        return say("must have at most {most} columns", most=limits.COLUMNS_MOST)
+    if not all(isinstance(name, str) and len(name) <= limits.COLUMN_NAME_LENGTH and "\0" not in name for name in names):
+        return problem
+    if len(set(names)) < len(names):
+        return say("names a column twice: {name}", name=next(name for name in names if names.count(name) > 1))
+    return None
+
+
 CHECKS: Mapping[str, Callable[[object], str | None]] = {
     "bom": _check_bool,
     "csv_text": _one_of(CSV_TEXTS),
     "delimiter": _one_of(DELIMITERS),
     "compression": _one_of(COMPRESSIONS),
     "timezone": _check_timezone,
+    "columns": _check_columns,
 }

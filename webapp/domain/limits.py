@@ -2,6 +2,10 @@
 
 HEARTBEAT_EVERY = 1.0
 HEARTBEAT_LOST_AFTER = 12.0
+WORKER_BEATS_EVERY = 2.0
+"""A worker process, whether it has work or not."""
+WORKERS_SHOWN_FOR = 3600.0
+"""After their end, or their last sign of life."""
 SWEEP_EVERY = 5
 PENDING_STUCK_AFTER = 5.0
 QUEUED_STUCK_AFTER = 10.0
@@ -30,9 +34,23 @@ DISK_RESERVE_PART = 20
 REQUEST_BODY_BYTES = 256 * 1024
 PARAMETER_TEXT_LENGTH = 10_000
 LIST_ITEMS = 1_000
+COLUMNS_MOST = 1_000
+"""That an order may choose."""
+COLUMN_NAME_LENGTH = 1_000
+NAME_LENGTH = 120
+NOTE_LENGTH = 2_000
+"""Characters, of what people call their exports and note about them."""
+QUERY_TEXT_LENGTH = 200
+"""Characters of a text in an address that a list is filtered or searched by."""
 PAGE_SIZE = 25
 MAX_PAGE_SIZE = 200
 LONG_POLL_SECONDS = 30.0
+
+SAVED_ORDERS_MOST = 200
+SAVED_ORDER_RESTORABLE = 24 * 3600.0
+SCHEDULE_RETRY_SECONDS = 60
+SCHEDULE_FAILURES_MOST = 5
+"""Runs in a row that fail; then a schedule stops."""
 
 PREVIEW_ROWS = 20
 PREVIEW_SECONDS = 5.0

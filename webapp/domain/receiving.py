@@ -13,6 +13,7 @@ from ipaddress import ip_network
 
 from webapp.domain.addresses import parse_address, unwrapped
 from webapp.domain.headers import is_open
+from webapp.domain.sentences import say
 from webapp.domain.signing import TOLERANCE_SECONDS, is_signed
 
 MOST_INSPECTORS = 50
@@ -148,7 +149,7 @@ def parse_networks(texts: Iterable[str]) -> tuple[str, ...]:
     """Networks as CIDRs, each once; a plain address stands for itself. Raises ValueError with a sentence."""
     found = dict.fromkeys(_network(text) for text in texts)
     if len(found) > MOST_NETWORKS:
-        raise ValueError(f"Give at most {MOST_NETWORKS} networks.")
+        raise ValueError(say("Give at most {most} networks.", most=MOST_NETWORKS))
     return tuple(found)
 
 
@@ -156,7 +157,7 @@ def _network(text: str) -> str:
     try:
         return str(ip_network(text))
     except ValueError as error:
-        raise ValueError(f"{text[:60]} is not a network such as 10.1.0.0/16, nor an address.") from error
+        raise ValueError(say("{text} is not a network such as 10.1.0.0/16, nor an address.", text=text[:60])) from error
 
 
 def kept_headers(headers: Iterable[tuple[str, str]], *, secret: frozenset[str]) -> tuple[tuple[str, str], ...]:

@@ -27,7 +27,6 @@ def new_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
-@lru_cache(KEYS_KEPT)
 def key_of(secret: str) -> bytes:
     """Raises BadSecret."""
     try:
@@ -41,13 +40,24 @@ def key_of(secret: str) -> bytes:
 
 def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     """`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`."""
-    signed = f"{message_id}.{timestamp}.".encode() + body
-    return "v1," + base64.b64encode(hmac.digest(key_of(secret), signed, hashlib.sha256)).decode()
+    return "v1," + base64.b64encode(_mac(secret, f"{message_id}.{timestamp}.".encode() + body)).decode()
 
 
 def plain_signature(secret: str, body: bytes) -> str:
     """`sha256=` and the hexadecimal HMAC-SHA256 of the raw body, under the same key."""
-    return "sha256=" + hmac.digest(key_of(secret), body, hashlib.sha256).hex()
+    return "sha256=" + _mac(secret, body).hex()
+
+
+def _mac(secret: str, signed: bytes) -> bytes:
+    mac = _keyed(secret).copy()
+    mac.update(signed)
+    return mac.digest()
+
+
+@lru_cache(KEYS_KEPT)
+def _keyed(secret: str) -> hmac.HMAC:
+    """To copy: that takes half as long as to begin with the key."""
+    return hmac.new(key_of(secret), digestmod=hashlib.sha256)
 
 
 def signature_headers(secrets: Sequence[str], message_id: str, at: datetime, body: bytes) -> list[tuple[str, str]]:

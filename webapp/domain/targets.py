@@ -8,6 +8,7 @@ from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote, urlsplit
 
 from webapp.domain.addresses import Address, AllowedTargets, is_forbidden
+from webapp.domain.sentences import say
 
 LONGEST_URL = 2048
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -25,7 +26,10 @@ BRACKETED = re.compile(r"\[[0-9a-f.]*:[0-9a-f:.]*\](:[0-9]*)?", re.IGNORECASE)
 
 AMBIGUOUS = frozenset("ßẞς\u200c\u200d")
 """The two standards for international names read these as different hosts."""
-FORBIDDEN_HOST = "This address is private, local or reserved; callbacks may reach public addresses only."
+FORBIDDEN_HOST = say(
+    "This address is private, local or reserved; callbacks reach such a one only where "
+    "EXPORTDESK_CALLBACK_ALLOW_PRIVATE names it."
+)
 
 
 class BadTarget(ValueError):
@@ -63,24 +67,24 @@ class Target:
 def parse_target(url: str, allowed: AllowedTargets | None = None) -> Target:
     """Raises BadTarget. What a name leads to is checked when it is dialled; here only what the text itself says."""
     if not url:
-        raise BadTarget("Give the URL that callbacks are sent to.")
+        raise BadTarget(say("Give the URL that callbacks are sent to."))
     if len(url) > LONGEST_URL:
-        raise BadTarget(f"A URL may have at most {LONGEST_URL} characters.")
+        raise BadTarget(say("A URL may have at most {most} characters.", most=LONGEST_URL))
     if "\\" in url or any(character <= " " or character == "\x7f" for character in url):
-        raise BadTarget("A URL has no spaces, line breaks or backslashes.")
+        raise BadTarget(say("A URL has no spaces, line breaks or backslashes."))
     try:
         parts = urlsplit(url)
         port = parts.port
         url.encode()
     except ValueError as error:
-        raise BadTarget("This is not a URL; its host or port cannot be read.") from error
+        raise BadTarget(say("This is not a URL; its host or port cannot be read.")) from error
     scheme = parts.scheme.lower()
     if scheme not in DEFAULT_PORTS:
-        raise BadTarget("A URL starts with https:// (or http://).")
+        raise BadTarget(say("A URL starts with https:// (or http://)."))
     _check_authority(parts.netloc)
     target = Target(scheme, _host(parts.hostname or ""), port or DEFAULT_PORTS[scheme], _path(parts.path, parts.query))
     if port == 0:
-        raise BadTarget("Port 0 cannot be reached.")
+        raise BadTarget(say("Port 0 cannot be reached."))
     _check_reach(target, allowed or AllowedTargets())
     return target
 
@@ -88,11 +92,11 @@ def parse_target(url: str, allowed: AllowedTargets | None = None) -> Target:
 def _check_authority(authority: str) -> None:
     """What `urlsplit` would take apart in a way that not every reader does."""
     if "@" in authority:
-        raise BadTarget("A URL must not hold a user name or password. Use a custom header instead.")
+        raise BadTarget(say("A URL must not hold a user name or password. Use a custom header instead."))
     if AMBIGUOUS.intersection(authority):
-        raise BadTarget("Write this host in its ASCII form (xn--…): programs disagree on what its letters mean.")
+        raise BadTarget(say("Write this host in its ASCII form (xn--…): programs disagree on what its letters mean."))
     if ("[" in authority or "]" in authority) and not BRACKETED.fullmatch(authority):
-        raise BadTarget("The host is not an IPv6 address.")
+        raise BadTarget(say("The host is not an IPv6 address."))
 
 
 def _check_reach(target: Target, allowed: AllowedTargets) -> None:
@@ -105,24 +109,30 @@ def _check_reach(target: Target, allowed: AllowedTargets) -> None:
         raise BadTarget(FORBIDDEN_HOST)
     is_usual = target.port in DEFAULT_PORTS.values()
     if not is_usual and (target.port < FIRST_FREE_PORT or target.port in OTHER_PROTOCOLS):
-        raise BadTarget(f"Callbacks are not sent to port {target.port}. Use 80, 443 or one from {FIRST_FREE_PORT} up.")
+        raise BadTarget(
+            say(
+                "Callbacks are not sent to port {port}. Use 80, 443 or one from {first} up.",
+                port=str(target.port),
+                first=str(FIRST_FREE_PORT),
+            )
+        )
 
 
 def _host(host: str) -> str:
     if not host:
-        raise BadTarget("The URL names no host.")
+        raise BadTarget(say("The URL names no host."))
     if ":" in host:
         try:
             return str(IPv6Address(host))
         except ValueError as error:
-            raise BadTarget("The host is not an IPv6 address.") from error
+            raise BadTarget(say("The host is not an IPv6 address.")) from error
     try:
         name = host.encode("idna").decode("ascii").lower()
     except UnicodeError as error:
-        raise BadTarget("The host is not a name that can be looked up.") from error
+        raise BadTarget(say("The host is not a name that can be looked up.")) from error
     labels = name.removesuffix(".").split(".")
     if len(name) > 253 or not all(LABEL.fullmatch(label) for label in labels):
-        raise BadTarget("The host is not a name that can be looked up.")
+        raise BadTarget(say("The host is not a name that can be looked up."))
     return _plain_address(name) if NUMBER.fullmatch(labels[-1]) else name
 
 
@@ -131,7 +141,7 @@ def _plain_address(text: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError as error:
-        raise BadTarget("Write an address as four decimal numbers, such as 93.184.216.34.") from error
+        raise BadTarget(say("Write an address as four decimal numbers, such as 93.184.216.34.")) from error
 
 
 def _path(path: str, query: str) -> str:

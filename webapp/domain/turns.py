@@ -47,11 +47,12 @@ class Running:
 class Place:
     """1 is next; a small export's place is among the small ones where a slot is kept for them.
 
-    `starts_at` is None when nobody can say, and when a slot is free for it already.
+    `starts_at` is None when nobody can say, when a slot is free for it already, and while exports are paused.
     """
 
     position: int
     starts_at: datetime | None = None
+    is_paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,10 +159,12 @@ class Hub:
         ids: frozenset[str] | None = None,
         viewer: str | None = None,
         replay: Replay | None = None,
+        subject: str | None = None,
     ) -> Generator[Reader]:
-        """Hears of one person's exports, or of everybody's (`owner` None). `viewer` looks at somebody else's export:
-        the reader hears of that person's sign-out too."""
+        """Hears of one person's exports, or of everybody's (`owner` None), and of the `subject` besides. `viewer` looks
+        at somebody else's export: the reader hears of that person's sign-out too."""
         keys = {owner or EVERYBODY} | ({viewer} if viewer and ids is not None else set[str]())
+        keys |= {subject} if subject else set[str]()
         reader = Reader(ids, replay)
         for key in keys:
             self._readers[key].add(reader)
@@ -249,11 +251,20 @@ class Hub:
     def _tell(self, hint: bus.Hint) -> None:
         if hint.owner not in bus.SUBJECTS:
             self._statuses.hear(hint.export_id, hint.version)
+        if not hint.export_id and not hint.owner:
+            self._tell_all_who_they_are()
+            return
         is_event = hint.version or not hint.export_id
         for key in (hint.owner,) if hint.owner in bus.SUBJECTS else (hint.owner, EVERYBODY):
             for reader in self._readers.get(key, ()):
                 if is_event or reader.replay is None:
                     reader.tell(hint.export_id, again=hint.again)
+
+    def _tell_all_who_they_are(self) -> None:
+        """Who may see what has changed, of nobody in particular."""
+        for readers in list(self._readers.values()):
+            for reader in readers:
+                reader.tell("")
 
     def _tell_everybody(self) -> None:
         for readers in self._readers.values():

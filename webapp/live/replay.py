@@ -13,6 +13,7 @@ from sse_starlette import ServerSentEvent
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.events import Event, event_json
 from webapp.domain.ids import is_id
+from webapp.domain.sentences import say
 from webapp.store import events
 from webapp.store.database import Store
 
@@ -98,7 +99,7 @@ async def position(store: Store, text: str | None) -> int | None:
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
     if not is_id(text, "evt"):
-        raise Invalid([FieldError("after", "Must be the id of an event.")])
+        raise Invalid([FieldError("after", say("Must be the id of an event."))])
     event = await events.get(store, text)
     return event.seq if event else None
 
@@ -121,20 +122,28 @@ async def replay_from(
     return replay
 
 
-async def late_events(store: Store, seq: int, *, owner: str | None, export: str | None) -> Sequence[Event]:
-    """Events just before the number `seq` that may have been committed after it. Their reader may know them already,
-    and drops the ids that it knows. None where what came before is certain: SQLite, and events of some time ago."""
-    if store.is_sqlite or not seq:
+async def late_events(
+    store: Store, seq: int, *, owner: str | None, export: str | None, told_at: datetime | None = None
+) -> Sequence[Event]:
+    """Events just before the number `seq` that may have been committed after it was told. Their reader may know them
+    already, and drops the ids that it knows."""
+    start = await certain(store, seq, owner=owner, export=export, told_at=told_at)
+    if start == seq:
         return ()
-    certain = await store.now() - LATE
-    before = await _up_to(store, seq, owner=owner, export=export)
-    return [event for event in before if event.seq < seq and event.timestamp >= certain]
+    found = await events.page(store, owner=owner, export_id=export, after=start, limit=OVERLAP)
+    return [event for event in found if event.seq < seq]
 
 
-async def _up_to(store: Store, seq: int, *, owner: str | None, export: str | None) -> Sequence[Event]:
-    """The events among the last `OVERLAP` numbers up to this one."""
-    found = await events.page(store, owner=owner, export_id=export, after=max(0, seq - OVERLAP), limit=OVERLAP)
-    return [event for event in found if event.seq <= seq]
+async def certain(
+    store: Store, seq: int, *, owner: str | None = None, export: str | None = None, told_at: datetime | None = None
+) -> int:
+    """The number up to which all had been committed when `seq` was told: at this time, or no one knows when. On SQLite
+    that is `seq` itself."""
+    if store.is_sqlite or not seq:
+        return seq
+    found = await events.numbers(store, owner=owner, export_id=export, after=max(0, seq - OVERLAP), limit=OVERLAP)
+    before = [each for each in found if each[0] <= seq]
+    return min((number - 1 for number, at in before if at >= (told_at or before[-1][1]) - LATE), default=seq)
 
 
 class Replay:

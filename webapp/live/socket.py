@@ -17,32 +17,37 @@ from enum import IntEnum
 from typing import Annotated
 
 import msgspec
-from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from webapp.actions import acks
-from webapp.domain.access import Viewer
+from webapp.domain.access import Scope, Viewer, may_hear
 from webapp.domain.errors import Invalid
 from webapp.domain.events import Event, event_json
+from webapp.domain.ids import is_id
+from webapp.domain.sentences import say
 from webapp.ending import end
 from webapp.live.replay import Replay, replay_from
 from webapp.live.stream import IDENTITY_SECONDS, SEND_SECONDS
 from webapp.store.database import DATABASE_ERRORS
-from webapp.web.context import hub, resources, viewer_or_none
-from webapp.web.security import identify, is_cross_site
+from webapp.web.context import ScopeNeeded, SignInNeeded, hub, resources, viewer_or_none
+from webapp.web.failures import Refused, failure_of
+from webapp.web.problems import problem
+from webapp.web.security import REFUSED_AS, identify, is_cross_site
 
 CHANNEL = "websocket"
 MESSAGE_BYTES = 4096
 MESSAGES_PER_SECOND = 20
 BURST = 100
 SUBSCRIBE_SECONDS = 10.0
+UNDERSTOOD = 'Send {"subscribe": {…}} or {"ack": "evt_…"}.'
 
 
 class Close(IntEnum):
     """Close codes; each tells the client what to do."""
 
     RESTART = 1012
-    """The server stops or its database does not answer: connect again in a few seconds, with `after`."""
+    """The server stops, its database does not answer, or what the client may see has changed: connect again in a few
+    seconds, with `after`."""
     BAD_MESSAGE = 4400
     """What was sent cannot be read: mend the client, do not connect again as it is."""
     SIGNED_OUT = 4401
@@ -96,10 +101,13 @@ class Allowance:
 async def events_socket(socket: WebSocket) -> None:
     who = viewer_or_none(socket)
     if who is None:
-        await _deny(socket, 401, "SIGN_IN_NEEDED", "Send a valid token, or the cookie of a session.")
+        await _deny(socket, SignInNeeded())
+        return
+    if Scope.READ not in who.scopes:
+        await _deny(socket, ScopeNeeded(Scope.READ))
         return
     if not socket.headers.get("authorization") and is_cross_site(socket, "POST"):
-        await _deny(socket, 403, "CROSS_SITE", "This connection came from another site.")
+        await _deny(socket, Refused(403, "CROSS_SITE", say("This connection came from another site.")))
         return
     await socket.accept()
     try:
@@ -114,10 +122,11 @@ async def events_socket(socket: WebSocket) -> None:
         pass
 
 
-async def _deny(socket: WebSocket, status: int, code: str, detail: str) -> None:
+async def _deny(socket: WebSocket, error: Exception) -> None:
     """Before the handshake is over, as an HTTP answer."""
-    content = {"type": "about:blank", "status": status, "code": code, "detail": detail}
-    await socket.send_denial_response(JSONResponse(content, status, media_type="application/problem+json"))
+    failure = failure_of(error)
+    socket.scope[REFUSED_AS] = failure.code
+    await socket.send_denial_response(problem(failure))
 
 
 async def _serve(socket: WebSocket, who: Viewer) -> None:
@@ -166,18 +175,26 @@ async def _tell(client: Client, who: Viewer, owner: str | None, replay: Replay, 
     with live.connection(CHANNEL), live.reader(owner=owner, viewer=who.id, replay=replay) as reader:
         await client.send({"type": "reset" if replay.is_reset else "subscribed"})
         for event in again:
-            await client.send(event_json(event))
+            await _say(client, who, event)
         while True:
             async for batch in replay.news():
                 for event in batch:
-                    await client.send(event_json(event))
+                    await _say(client, who, event)
             changes = await reader.changes(live.patience(heartbeat))
             for event in await acks.newest_of(resources(socket), changes.again if changes else ()):
-                await client.send(event_json(event))
+                await _say(client, who, event)
             if (changes and "" in changes.ids) or time.monotonic() - checked >= IDENTITY_SECONDS:
                 checked = time.monotonic()
-                if await identify(socket) is None:
+                found = await identify(socket)
+                if found is None:
                     raise Closed(Close.SIGNED_OUT, "Sign in again.")
+                if found != who:
+                    raise Closed(Close.RESTART, "What you may see has changed. Connect again.")
+
+
+async def _say(client: Client, who: Viewer, event: Event) -> None:
+    if may_hear(who, event.data):
+        await client.send(event_json(event))
 
 
 class Client:
@@ -197,7 +214,10 @@ class Client:
         message = await self._message()
         if message.ack is None:
             raise Closed(Close.BAD_MESSAGE, "After subscribing only acknowledgements are understood.")
-        return [message.ack] if isinstance(message.ack, str) else message.ack
+        ids = [message.ack] if isinstance(message.ack, str) else message.ack
+        if not all(is_id(each, "evt") for each in ids):
+            raise Closed(Close.BAD_MESSAGE, "Only ids of events can be acknowledged.")
+        return ids
 
     async def send(self, content: object) -> None:
         text = msgspec.json.encode(content).decode()
@@ -216,6 +236,9 @@ class Client:
         if len(data) > MESSAGE_BYTES:
             raise Closed(Close.BAD_MESSAGE, f"A message may have at most {MESSAGE_BYTES} bytes.")
         try:
-            return msgspec.json.decode(data, type=ClientMessage)
+            message = msgspec.json.decode(data, type=ClientMessage)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise Closed(Close.BAD_MESSAGE, 'Send {"subscribe": {…}} or {"ack": "evt_…"}.') from error
+            raise Closed(Close.BAD_MESSAGE, UNDERSTOOD) from error
+        if (message.subscribe is None) == (message.ack is None):
+            raise Closed(Close.BAD_MESSAGE, UNDERSTOOD)
+        return message

@@ -20,6 +20,7 @@ from webapp.live.hub import Changes, Hub
 from webapp.live.replay import Replay
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import hub, resources, viewer
+from webapp.web.proxies import PROXY_USER
 from webapp.web.security import SESSION_COOKIE, identify
 
 SEND_SECONDS = 20.0
@@ -122,6 +123,33 @@ def event_stream(request: Request, events: AsyncGenerator[Chunk]) -> Response:
     )
 
 
+async def beside(
+    events: AsyncGenerator[ServerSentEvent], others: AsyncGenerator[ServerSentEvent]
+) -> AsyncGenerator[ServerSentEvent]:
+    """Both, as they come. It ends with the first, or with what goes wrong in either."""
+    told: asyncio.Queue[ServerSentEvent | Exception | None] = asyncio.Queue(1)
+
+    async def tell(source: AsyncGenerator[ServerSentEvent], *, is_first: bool) -> None:
+        try:
+            async with contextlib.aclosing(source):
+                async for event in source:
+                    await told.put(event)
+        except Exception as error:
+            await told.put(error)
+        else:
+            if is_first:
+                await told.put(None)
+
+    telling = [asyncio.create_task(tell(events, is_first=True)), asyncio.create_task(tell(others, is_first=False))]
+    try:
+        while (event := await told.get()) is not None:
+            if isinstance(event, Exception):
+                raise event
+            yield event
+    finally:
+        await end(*telling)
+
+
 def farewell(streams: int) -> bytes:
     """Before the server stops: when to come back, if so many do. It has data since htmx hears of nothing else."""
     low, high = RETRY_MILLISECONDS
@@ -135,7 +163,12 @@ def retry_hint() -> int:
 
 
 async def follow(
-    request: Request, *, owner: str | None, ids: frozenset[str] | None = None, replay: Replay | None = None
+    request: Request,
+    *,
+    owner: str | None,
+    ids: frozenset[str] | None = None,
+    replay: Replay | None = None,
+    subject: str | None = None,
 ) -> AsyncGenerator[Changes | None]:
     """First "everything", at once: the caller reads the store when it is subscribed already. Then whatever changes.
 
@@ -143,9 +176,13 @@ async def follow(
     the viewer may see something else than before, and when the server stops.
     """
     live, heartbeat, who = hub(request), resources(request).settings.stream_heartbeat.total_seconds(), viewer(request)
-    credential = request.headers.get("authorization") or request.cookies.get(SESSION_COOKIE)
+    credential = (
+        request.headers.get("authorization"),
+        request.scope.get(PROXY_USER),
+        request.cookies.get(SESSION_COOKIE),
+    )
     checked, changes = 0.0, Changes(everything=True)
-    with live.reader(owner=owner, ids=ids, viewer=who.id, replay=replay) as reader:
+    with live.reader(owner=owner, ids=ids, viewer=who.id, replay=replay, subject=subject) as reader:
         while not live.is_stopping:
             if "" in changes.ids or time.monotonic() - checked >= IDENTITY_SECONDS:
                 checked = time.monotonic()

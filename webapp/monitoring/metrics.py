@@ -1,4 +1,4 @@
-"""Prometheus metrics. What happened is read from the store, so every web process tells the same, whoever did it."""
+"""Prometheus metrics. What happened is read from the store, so every process tells the same, whoever did it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -15,10 +15,12 @@ from prometheus_client.metrics_core import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from webapp.actions import change_log, disk, workers
+from webapp.actions.change_log import Lag
 from webapp.domain.exports import Status
 from webapp.domain.tallies import BOUNDS, LABELS, Metric
 from webapp.resources import Resources
-from webapp.store import app_settings, overview, tallies
+from webapp.store import overview, tallies
 from webapp.store.tallies import Series
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -37,27 +39,34 @@ TEXTS: Mapping[Metric, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a scrape tells. Times in seconds."""
+    """What a scrape tells. Times in seconds; `storage` in bytes, empty when the disk cannot be asked."""
 
     series: Sequence[Series]
     exports: Mapping[str, int]
     oldest_queued: float
     dead_letters: int
     live_connections: Mapping[str, int]
+    worker_slots: Mapping[str, int]
+    storage: Mapping[str, int]
+    change_log: Lag | None
+    """None where it goes nowhere."""
 
 
 async def take(resources: Resources, live_connections: Mapping[str, int]) -> Snapshot:
     """`live_connections`: those of this process, by kind."""
-    store = resources.store
+    store, room = resources.store, await disk.usage(resources)
     async with store.connection():
         now = await store.now()
         since = await overview.waiting_since(store)
         return Snapshot(
             series=await tallies.totals(store),
-            exports=await overview.active(store) | (await app_settings.get(store, overview.ENDED) or {}),
+            exports=overview.by_status(await overview.exports(store)),
             oldest_queued=(now - since).total_seconds() if since else 0.0,
             dead_letters=await overview.dead_letters(store),
             live_connections=live_connections,
+            worker_slots=await workers.slots(resources, now),
+            storage={"used": room.total - room.free, "free": room.free} if room else {},
+            change_log=await change_log.lag(resources, now),
         )
 
 
@@ -65,6 +74,7 @@ def exposition(snapshot: Snapshot) -> bytes:
     """As Prometheus reads it."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Told(snapshot))
+    ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
@@ -79,8 +89,13 @@ class _Told(Collector):
         exports = {status.value: told.exports.get(status.value, 0) for status in Status}
         yield _gauges("exports", "Exports by status.", "status", exports)
         yield _gauges("live_connections", "Open connections of this process, by kind.", "kind", told.live_connections)
+        yield _gauges("worker_slots", "Slots for exports of workers that are alive.", "state", told.worker_slots)
+        yield _gauges("storage_bytes", "The disk that this process writes exports to.", "state", told.storage)
         yield _gauge("oldest_queued_seconds", "How long the oldest export that waits has waited.", told.oldest_queued)
         yield _gauge("dead_letters", "Deliveries whose schedule is used up.", told.dead_letters)
+        if told.change_log is not None:
+            yield _gauge("change_log_lag_events", "Events that the sink was not sent.", told.change_log.events)
+            yield _gauge("change_log_lag_seconds", "How long the oldest of them has waited.", told.change_log.seconds)
 
 
 def _family(metric: Metric, found: Iterable[Series]) -> Family:

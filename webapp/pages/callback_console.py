@@ -14,20 +14,21 @@ from starlette.responses import Response
 
 from webapp.actions import endpoints, inspectors, messages, trials
 from webapp.actions.trials import NoWorker, Trial
-from webapp.domain.callbacks import EndpointSettings
-from webapp.domain.errors import FieldError
-from webapp.domain.events import EVENT_TYPES
+from webapp.domain.callbacks import CALLBACK_TYPES, EndpointSettings
 from webapp.domain.receiving import Inspector, Verdict
+from webapp.domain.sentences import say, sentence_of
+from webapp.pages.callback_fields import Mistake
 from webapp.pages.callback_wording import shown_body, shown_headers, shown_text, verdict
 from webapp.pages.inspector_wording import SENTENCES
 from webapp.web.context import admin, resources
 from webapp.web.forms import Form, query_form, sentence
 from webapp.web.render import fragment
+from webapp.web.words import seconds
 
 USUAL = "export.succeeded"
 SAMPLE_LENGTH = 64 * 1024
 LONGEST_NUMBER = 40
-NO_WORKER = "No worker took the request. Is a callback worker running? Start one with: exportdesk worker callbacks"
+NO_WORKER = say("No worker took the request. Is a callback worker running? Start one with: exportdesk worker callbacks")
 
 
 class BadSample(ValueError):
@@ -58,7 +59,7 @@ class Exchange:
 
     @property
     def told_time(self) -> str:
-        return f"{self.seconds * 1000:.0f} ms" if self.seconds < 1 else f"{self.seconds:.1f} s"
+        return seconds(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,14 @@ class Console:
     sample: str
     error: str = ""
     trouble: str = ""
-    errors: tuple[FieldError, ...] = ()
+    errors: tuple[Mistake, ...] = ()
     exchange: Exchange | None = None
     inspector: Inspector | None = None
 
 
 async def console_of(request: Request, form: Form) -> Console:
     """As it was sent, or with a fresh sample when another event was chosen."""
-    event_type = form.text("trial_type") if form.text("trial_type") in EVENT_TYPES else USUAL
+    event_type = form.text("trial_type") if form.text("trial_type") in CALLBACK_TYPES else USUAL
     kept = form.text("trial_data")
     if not kept or "fresh" in form:
         kept = await sample_text(request, event_type)
@@ -101,10 +102,10 @@ async def try_out(request: Request, console: Console, settings: EndpointSettings
     try:
         data = parse_sample(console.sample)
     except BadSample as error:
-        return replace(console, error=str(error))
+        return replace(console, error=sentence_of(error))
     message = await messages.sample(desk, console.event_type)
     try:
-        trial = await trials.try_out(desk, settings, secrets, replace(message, data=data))
+        trial = await trials.try_out(desk, settings, secrets, message._replace(data=data))
     except NoWorker:
         return replace(console, trouble=NO_WORKER)
     return replace(console, exchange=_exchange(trial), inspector=await inspectors.find_by_url(desk, settings.url))
@@ -113,28 +114,35 @@ async def try_out(request: Request, console: Console, settings: EndpointSettings
 def parse_sample(text: str) -> Mapping[str, Any]:
     """Raises BadSample."""
     if len(text) > SAMPLE_LENGTH:
-        raise BadSample(f"A sample may have at most {SAMPLE_LENGTH:,} characters.")
+        raise BadSample(say("A sample may have at most {most} characters.", most=SAMPLE_LENGTH))
     try:
         data = json.loads(text, parse_constant=_no_constant, parse_int=_integer, parse_float=_float)
         msgspec.json.encode(data)
     except json.JSONDecodeError as error:
-        raise BadSample(f"Line {error.lineno}, column {error.colno}: {sentence(error.msg)}") from error
+        raise BadSample(
+            say(
+                "Line {line}, column {column}: {reason}",
+                line=error.lineno,
+                column=error.colno,
+                reason=sentence(error.msg),
+            )
+        ) from error
     except RecursionError as error:
-        raise BadSample("The sample is nested too deeply.") from error
+        raise BadSample(say("The sample is nested too deeply.")) from error
     except UnicodeEncodeError as error:
-        raise BadSample("The sample has half of a surrogate pair, which no text can hold.") from error
+        raise BadSample(say("The sample has half of a surrogate pair, which no text can hold.")) from error
     if not isinstance(data, dict):
-        raise BadSample("Line 1: The sample is an export, so it must be an object in braces.")
+        raise BadSample(say("Line 1: The sample is an export, so it must be an object in braces."))
     return cast(dict[str, Any], data)
 
 
 def _no_constant(name: str) -> Any:
-    raise BadSample(f"{name} is not JSON.")
+    raise BadSample(say("{name} is not JSON.", name=name))
 
 
 def _integer(digits: str) -> int:
     if len(digits) > LONGEST_NUMBER:
-        raise BadSample(f"A number may have at most {LONGEST_NUMBER} digits.")
+        raise BadSample(say("A number may have at most {most} digits.", most=LONGEST_NUMBER))
     return int(digits)
 
 
@@ -142,7 +150,7 @@ def _float(digits: str) -> float:
     """What is too large would be infinite, and sent as null."""
     number = float(digits)
     if math.isinf(number):
-        raise BadSample(f"{digits[:LONGEST_NUMBER]} is too large a number.")
+        raise BadSample(say("{digits} is too large a number.", digits=digits[:LONGEST_NUMBER]))
     return number
 
 

@@ -7,27 +7,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webapp.domain.callbacks import IN_FLIGHT, RATE, SCHEDULES, TIME_LIMIT, EndpointSettings
+from webapp.domain.callbacks import CALLBACK_TYPES, IN_FLIGHT, RATE, SCHEDULES, TIME_LIMIT, EndpointSettings
 from webapp.domain.errors import FieldError
-from webapp.domain.events import EVENT_TYPES
+from webapp.domain.sentences import say, sentence_of
 from webapp.pages.callback_wording import EVENT_LABELS
 from webapp.web.forms import Form
 
 UNITS: Mapping[str, float] = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 WAIT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*(s|min|m|h|d)?", re.IGNORECASE)
 SPARE_HEADERS = 2
-SHOWN_FIELDS = (
-    "url",
-    "description",
-    "event_types",
-    "datasets",
-    "schedule",
-    "time_limit",
-    "rate",
-    "max_in_flight",
-    "headers",
-    "encryption",
-)
+FIELD_LABELS: Mapping[str, str] = {
+    "url": "URL",
+    "description": say("Description"),
+    "event_types": say("Events"),
+    "datasets": say("Datasets"),
+    "schedule": say("Tried again after"),
+    "time_limit": say("Time limit, seconds"),
+    "rate": say("Requests a second"),
+    "max_in_flight": say("Requests at once"),
+    "headers": say("Custom headers"),
+    "encryption": say("Encryption"),
+}
+"""Of what the form shows, from its top to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with a field; `field` and `label` are empty for what the form does not show."""
+
+    field: str
+    label: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +73,10 @@ class EndpointForm:
         return (*self.headers, *[HeaderRow()] * SPARE_HEADERS)
 
     @property
-    def stray_names(self) -> set[str]:
-        """Of mistakes that are with nothing that the form shows."""
-        return set(self.errors) - set(SHOWN_FIELDS)
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """In the order of the form, what it does not show last."""
+        shown = [Mistake(name, label, self.errors[name]) for name, label in FIELD_LABELS.items() if name in self.errors]
+        return (*shown, *(Mistake("", "", text) for name, text in self.errors.items() if name not in FIELD_LABELS))
 
 
 def form_of_settings(settings: EndpointSettings) -> EndpointForm:
@@ -131,7 +142,7 @@ def _chosen(form: Form, scope: str, name: str, noun: str, errors: list[FieldErro
         return []
     values = list(form.all(name))
     if not values:
-        errors.append(FieldError(name, f"Tick at least one {noun}, or choose all."))
+        errors.append(FieldError(name, say("Tick at least one, or choose all.")))
     return values
 
 
@@ -142,7 +153,7 @@ def _schedule(form: Form, errors: list[FieldError]) -> str | list[float]:
     try:
         return parse_waits(form.text("waits"))
     except ValueError as error:
-        errors.append(FieldError("schedule", str(error)))
+        errors.append(FieldError("schedule", sentence_of(error)))
         return "standard"
 
 
@@ -155,14 +166,16 @@ def parse_waits(text: str) -> list[float]:
 def _wait(text: str) -> float:
     match = WAIT.fullmatch(text)
     if match is None:
-        raise ValueError(f"“{text[:20]}” is no time to wait. Write 30s, 5min, 2h or 1d, with commas between them.")
+        raise ValueError(
+            say("“{text}” is no time to wait. Write 30s, 5min, 2h or 1d, with commas between them.", text=text[:20])
+        )
     return float(match[1]) * UNITS[(match[2] or "s").lower()]
 
 
 def written_wait(seconds: float) -> str:
     """As `parse_waits` reads it: `90s`, `5min`, `2h`."""
     unit = next((unit for unit in ("d", "h", "min") if seconds and seconds % UNITS[unit] == 0), "s")
-    return f"{seconds / UNITS[unit]:g}{unit}"
+    return f"{seconds / UNITS[unit]:.10g}{unit}"
 
 
 def _headers(form: Form, before: EndpointSettings | None) -> list[tuple[str, str]]:
@@ -180,4 +193,4 @@ def _header_pairs(form: Form) -> list[tuple[str, str]]:
 
 
 def event_choices() -> Sequence[tuple[str, str]]:
-    return [(name, EVENT_LABELS[name]) for name in EVENT_TYPES]
+    return [(name, EVENT_LABELS[name]) for name in CALLBACK_TYPES]

@@ -12,10 +12,11 @@ from webapp.actions.endpoint_settings import Checked
 from webapp.domain import signing
 from webapp.domain.callbacks import IN_FLIGHT_RANGE, RATE_RANGE, SCHEDULES, TIME_LIMITS, Endpoint
 from webapp.domain.errors import FieldError, Invalid
+from webapp.domain.sentences import say
 from webapp.pages.callback_console import Console, console_of, try_out
 from webapp.pages.callback_fields import EndpointForm, event_choices, form_of_settings, given, sent_form
 from webapp.pages.callback_secrets import reveal
-from webapp.pages.callback_wording import short_url, told_waits
+from webapp.pages.callback_wording import SCHEDULE_LABELS, short_url, told_waits
 from webapp.web.context import admin, endpoint_id, resources
 from webapp.web.flash import flash, redirect
 from webapp.web.forms import Form, messages_by_field, query_form, read_form
@@ -58,7 +59,7 @@ async def create(request: Request) -> Response:
     except Invalid as invalid:
         return await _page(request, draft, draft.as_sent(invalid), status=422)
     has_key = made.endpoint.settings.encryption_key is not None
-    return reveal(request, made.endpoint, is_new=True, with_key=has_key, notes=made.notes)
+    return await reveal(request, made.endpoint, is_new=True, with_key=has_key, notes=made.notes)
 
 
 async def update(request: Request) -> Response:
@@ -70,7 +71,7 @@ async def update(request: Request) -> Response:
     except Invalid as invalid:
         return await _page(request, draft, draft.as_sent(invalid), status=422)
     if draft.form.text("encryption") == "new":
-        return reveal(request, changed.endpoint, is_new=False, with_key=True, notes=changed.notes)
+        return await reveal(request, changed.endpoint, is_new=False, with_key=True, notes=changed.notes)
     noted = [flash("endpoint-unresolved")] if changed.notes else []
     return redirect(request, here, flash("endpoint-saved"), *noted)
 
@@ -98,7 +99,8 @@ async def trial(request: Request) -> Response:
     try:
         checked = await _check(request, draft)
     except Invalid as invalid:
-        return await _tried(request, draft, replace(console, errors=tuple(_by_row(invalid))), draft.as_sent(invalid))
+        shown = draft.as_sent(invalid)
+        return await _tried(request, draft, replace(console, errors=shown.mistakes), shown)
     done = await try_out(request, console, checked.settings, await _secrets(request, draft))
     return await _tried(request, draft, done, draft.as_sent())
 
@@ -159,12 +161,13 @@ async def _page(
         "callbacks/form.html",
         status,
         endpoint=endpoint,
-        heading=short_url(endpoint.settings.url) if endpoint else "New endpoint",
+        heading=short_url(endpoint.settings.url) if endpoint else say("New endpoint"),
         form=shown,
         form_path=draft.path,
         event_choices=event_choices(),
         labels=dict(event_choices()),
         datasets=sorted(desk.catalog.datasets.values(), key=lambda dataset: dataset.title),
+        schedule_labels=SCHEDULE_LABELS,
         schedules={name: told_waits(waits) for name, waits in SCHEDULES.items()},
         time_limits=TIME_LIMITS,
         rates=RATE_RANGE,

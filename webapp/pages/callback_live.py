@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from webapp import bus
-from webapp.live.stream import event_stream
-from webapp.pages.live import Live, Place, live_element, snapshots
+from webapp.pages.live import Context, Live, Place, element_stream, live_element, paced
 
 PACE = 0.3
 """Seconds between two readings for one stream: a busy endpoint hints far more often than anybody can read."""
-
-Context = dict[str, Any]
 
 
 def callback_element(
@@ -42,20 +36,8 @@ def callback_element(
     return replace(element, refresh=None)
 
 
-def callback_stream(
+async def callback_stream(
     request: Request, read: Callable[[], Awaitable[Context]], *, ids: frozenset[str] | None = None
 ) -> Response:
     """`ids` are endpoints; None is all of them."""
-    return event_stream(request, snapshots(request, _paced(read), owner=bus.CALLBACKS, ids=ids))
-
-
-def _paced(read: Callable[[], Awaitable[Context]]) -> Callable[[], Awaitable[Context]]:
-    last = 0.0
-
-    async def when_it_is_time() -> Context:
-        nonlocal last
-        await asyncio.sleep(max(0.0, last + PACE - time.monotonic()))
-        last = time.monotonic()
-        return await read()
-
-    return when_it_is_time
+    return await element_stream(request, paced(read, PACE), owner=bus.CALLBACKS, ids=ids)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from webapp.domain.sentences import say
+
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
@@ -21,6 +23,7 @@ class Snippet:
 
 PYTHON = '''\
 import os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -35,55 +38,103 @@ def receive(headers: dict[str, str], body: bytes) -> dict | None:
     try:
         return webhook.verify(body, dict(headers))
     except WebhookVerificationError:
-        return None  # answer 401
+        return None
+
+
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        message = receive(self.headers, self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(204 if message else 401)
+        self.end_headers()
+        if message:
+            print(message["type"], message["data"], flush=True)
+
+
+if __name__ == "__main__":
+    ThreadingHTTPServer(("", int(os.environ.get("PORT", "9000"))), Receiver).serve_forever()
 '''
 
 NODE = """\
+import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
-import { Webhook } from "standardwebhooks";
 
-const webhook = new Webhook(process.env.CALLBACK_SECRET);
+const key = Buffer.from(process.env.CALLBACK_SECRET.replace(/^whsec_/, ""), "base64");
+
+function isOurs(headers, body) {
+  const { "webhook-id": id, "webhook-timestamp": at, "webhook-signature": given } = headers;
+  if (!id || !given || !(Math.abs(Date.now() / 1000 - Number(at)) <= 300)) return false;
+  const expected = createHmac("sha256", key).update(`${id}.${at}.`).update(body).digest();
+  return given.split(" ").some((each) => {
+    const sum = Buffer.from(each.replace(/^v1,/, ""), "base64");
+    return each.startsWith("v1,") && sum.length === expected.length && timingSafeEqual(sum, expected);
+  });
+}
 
 createServer(async (request, response) => {
   const chunks = [];
   for await (const chunk of request) chunks.push(chunk);
-  try {
-    const message = webhook.verify(Buffer.concat(chunks).toString(), request.headers);
-    response.writeHead(204).end();
-    console.log(message.type, message.data.id);
-  } catch {
-    response.writeHead(401).end();
-  }
-}).listen(8000);
+  const body = Buffer.concat(chunks);
+  if (!isOurs(request.headers, body)) return response.writeHead(401).end();
+  response.writeHead(204).end();
+  const { type, data } = JSON.parse(body);
+  console.log(type, data.id);
+}).listen(Number(process.env.PORT ?? 9000));
 """
 
 GO = """\
 package main
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"io"
 	"log"
 	"net/http"
 	"os"
-
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"strconv"
+	"strings"
+	"time"
 )
 
+func isOurs(key []byte, head http.Header, body []byte) bool {
+	id, at := head.Get("webhook-id"), head.Get("webhook-timestamp")
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || time.Since(time.Unix(seconds, 0)).Abs() > 5*time.Minute {
+		return false
+	}
+	sum := hmac.New(sha256.New, key)
+	sum.Write([]byte(id + "." + at + "."))
+	sum.Write(body)
+	expected := "v1," + base64.StdEncoding.EncodeToString(sum.Sum(nil))
+	for _, given := range strings.Fields(head.Get("webhook-signature")) {
+		if hmac.Equal([]byte(given), []byte(expected)) {
+			return true
+		}
+	}
+	return false
+}
+
 func main() {
-	webhook, err := standardwebhooks.NewWebhook(os.Getenv("CALLBACK_SECRET"))
-	if err != nil {
-		log.Fatal(err)
+	secret := strings.TrimPrefix(os.Getenv("CALLBACK_SECRET"), "whsec_")
+	key, err := base64.StdEncoding.DecodeString(secret)
+	if err != nil || secret == "" {
+		log.Fatal("CALLBACK_SECRET is not a secret of a callback")
 	}
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
-		if err != nil || webhook.Verify(body, r.Header) != nil {
+		if err != nil || !isOurs(key, r.Header, body) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
 		log.Printf("%s", body)
 	})
-	log.Fatal(http.ListenAndServe(":8000", nil))
+	port := os.Getenv("PORT")
+	if port == "" {
+		port = "9000"
+	}
+	log.Fatal(http.ListenAndServe(":"+port, nil))
 }
 """
 
@@ -123,11 +174,11 @@ def decrypted(message: dict) -> dict:
 
 SNIPPETS = (
     Snippet("python", "Python", "pip install standardwebhooks", PYTHON),
-    Snippet("node", "Node", "npm install standardwebhooks", NODE),
-    Snippet("go", "Go", "go get github.com/standard-webhooks/standard-webhooks/libraries/go", GO),
+    Snippet("node", "Node", "", NODE),
+    Snippet("go", "Go", "", GO),
     Snippet("shell", "Shell", "", SHELL),
 )
-DECRYPTING = Snippet("decrypt", "Decrypting", "pip install joserfc", DECRYPT)
+DECRYPTING = Snippet("decrypt", say("Decrypting"), "pip install joserfc", DECRYPT)
 
 
 def snippets(*, is_encrypted: bool) -> Sequence[Snippet]:

@@ -21,60 +21,69 @@ from webapp.domain.callbacks import (
     EndpointState,
     ErrorClass,
 )
+from webapp.domain.sentences import say
+from webapp.language import gettext as _
+from webapp.language import ngettext
 from webapp.pages.inspector_wording import pretty
 from webapp.pages.wording import Badge
-from webapp.web.words import counted, duration, number
+from webapp.web.words import duration
 
 EVENT_LABELS: Mapping[str, str] = {
-    "export.created": "Order taken",
-    "export.queued": "Queued",
-    "export.started": "Started",
-    "export.succeeded": "Ready",
-    "export.failed": "Failed",
-    "export.timed_out": "Timed out",
-    "export.expired": "File removed",
-    "export.cancelled": "Cancelled",
+    "export.created": say("Order taken"),
+    "export.queued": say("Queued"),
+    "export.started": say("Started"),
+    "export.succeeded": say("Ready"),
+    "export.failed": say("Failed"),
+    "export.timed_out": say("Timed out"),
+    "export.expired": say("File removed"),
+    "export.cancelled": say("Cancelled"),
+    "alert.firing": say("Alert firing"),
+    "alert.resolved": say("Alert resolved"),
 }
 
 STATES: Mapping[DeliveryState, Badge] = {
-    DeliveryState.PENDING: Badge("Waiting", "clock", "quiet"),
-    DeliveryState.SUCCEEDED: Badge("Delivered", "check", "good"),
-    DeliveryState.DEAD: Badge("Dead letter", "alert", "bad"),
-    DeliveryState.CANCELLED: Badge("Cancelled", "stop", "quiet"),
+    DeliveryState.PENDING: Badge(say("Waiting"), "clock", "quiet"),
+    DeliveryState.SUCCEEDED: Badge(say("Delivered"), "check", "good"),
+    DeliveryState.DEAD: Badge(say("Dead letter"), "alert", "bad"),
+    DeliveryState.CANCELLED: Badge(say("Cancelled"), "stop", "quiet"),
 }
-RETRYING = Badge("Retrying", "again", "warn")
-SENDING = Badge("Sending", "running", "accent")
+RETRYING = Badge(say("Retrying"), "again", "warn")
+SENDING = Badge(say("Sending"), "running", "accent")
 
-ACTIVE = Badge("Active", "check", "good")
-FAILING = Badge("Failing", "alert", "warn")
-PAUSED = Badge("Paused", "pause", "quiet")
-DISABLED = Badge("Disabled", "stop", "bad")
+ACTIVE = Badge(say("Active"), "check", "good")
+FAILING = Badge(say("Failing"), "alert", "warn")
+PAUSED = Badge(say("Paused"), "pause", "quiet")
+DISABLED = Badge(say("Disabled"), "stop", "bad")
 
 DISABLED_REASONS: Mapping[str, str] = {
-    "GONE": "The receiver answered 410 Gone: it wants no more callbacks.",
-    "FAILING": f"At least {DISABLE_AFTER_FAILURES} requests in a row failed over a whole day.",
+    "GONE": say("The receiver answered 410 Gone: it wants no more callbacks."),
+    "FAILING": say("At least {n} requests in a row failed over a whole day.", n=DISABLE_AFTER_FAILURES),
 }
 ERROR_LABELS: Mapping[ErrorClass, str] = {
-    ErrorClass.DNS: "Name not found",
-    ErrorClass.ADDRESS_FORBIDDEN: "Address forbidden",
-    ErrorClass.REFUSED: "Connection refused",
-    ErrorClass.TLS: "No secure connection",
-    ErrorClass.TIMEOUT: "Timed out",
-    ErrorClass.DISCONNECTED: "Disconnected",
-    ErrorClass.BAD_ANSWER: "Not HTTP",
-    ErrorClass.REDIRECT: "Redirect",
-    ErrorClass.GONE: "Gone (410)",
-    ErrorClass.HTTP_4XX: "Refused (4xx)",
-    ErrorClass.HTTP_5XX: "Receiver failed (5xx)",
-    ErrorClass.INTERRUPTED: "Interrupted",
+    ErrorClass.DNS: say("Name not found"),
+    ErrorClass.ADDRESS_FORBIDDEN: say("Address forbidden"),
+    ErrorClass.REFUSED: say("Connection refused"),
+    ErrorClass.TLS: say("No secure connection"),
+    ErrorClass.TIMEOUT: say("Timed out"),
+    ErrorClass.DISCONNECTED: say("Disconnected"),
+    ErrorClass.BAD_ANSWER: say("Not HTTP"),
+    ErrorClass.REDIRECT: say("Redirect"),
+    ErrorClass.GONE: say("Gone (410)"),
+    ErrorClass.HTTP_4XX: say("Refused (4xx)"),
+    ErrorClass.HTTP_5XX: say("Receiver failed (5xx)"),
+    ErrorClass.INTERRUPTED: say("Interrupted"),
+    ErrorClass.MAIL_OFF: say("No mail is sent"),
+    ErrorClass.MAIL_REFUSED: say("Refused by the mail server"),
 }
+
+SCHEDULE_LABELS: Mapping[str, str] = {"standard": say("Standard"), "quick": say("Quick")}
 
 NOT_REACHED = frozenset(
     {ErrorClass.DNS, ErrorClass.ADDRESS_FORBIDDEN, ErrorClass.REFUSED, ErrorClass.TLS, ErrorClass.TIMEOUT}
 )
 """One and the same to whoever may only name a `callback_url`: it is no tool to look around our network."""
 
-NOT_REACHED_SENTENCE = "The host could not be reached, or did not answer in time. It is tried again a few times."
+NOT_REACHED_SENTENCE = say("The host could not be reached, or did not answer in time. It is tried again a few times.")
 
 OPEN_HEADERS = re.compile(
     r"webhook-[a-z-]+|x-signature|host|content-(type|length|encoding)|user-agent|accept(-encoding)?|connection"
@@ -109,7 +118,7 @@ def endpoint_code(endpoint: Endpoint) -> str:
 
 
 def disabled_reason(endpoint: Endpoint) -> str:
-    return DISABLED_REASONS.get(endpoint.disabled_reason or "", "It was switched off.")
+    return DISABLED_REASONS.get(endpoint.disabled_reason or "", say("It was switched off."))
 
 
 def disables_soon(endpoint: Endpoint, now: datetime) -> datetime | None:
@@ -132,13 +141,13 @@ def cause(error: ErrorClass | None, status: int | None) -> str:
     if error is None:
         return f"{status}" if status else ""
     if error in {ErrorClass.HTTP_4XX, ErrorClass.HTTP_5XX, ErrorClass.REDIRECT} and status:
-        return f"Answered {status}"
+        return _("Answered {status}", status=str(status))
     return ERROR_LABELS[error]
 
 
 def owners_cause(error: ErrorClass | None, status: int | None) -> str:
     """The same for somebody who is no admin."""
-    return "Not reached" if error in NOT_REACHED else cause(error, status)
+    return say("Not reached") if error in NOT_REACHED else cause(error, status)
 
 
 def sentence(error: ErrorClass | None) -> str:
@@ -148,7 +157,7 @@ def sentence(error: ErrorClass | None) -> str:
 def verdict(answer: Answer) -> str:
     """One sentence about a test."""
     if answer.error is None:
-        return f"Delivered: the receiver answered {answer.status}."
+        return _("Delivered: the receiver answered {status}.", status=str(answer.status))
     return SENTENCES[answer.error]
 
 
@@ -179,7 +188,10 @@ def sparkline(hours: Sequence[tuple[int, int]]) -> list[Bar]:
     bars: list[Bar] = []
     for index, (succeeded, failed) in enumerate(hours):
         ok, bad = _height(succeeded, most), _height(failed, most)
-        title = f"{_ago(len(hours) - index)}: {number(succeeded)} succeeded, {number(failed)} failed"
+        title = _(
+            "{hour}: {succeeded} succeeded, {failed} failed",
+            hour=_ago(len(hours) - index), succeeded=succeeded, failed=failed,
+        )  # fmt: skip
         bars.append(Bar(index * 5, 20 - bad - ok, ok, 20 - bad, bad, title))
     return bars
 
@@ -189,40 +201,55 @@ def _height(count: int, most: int) -> float:
 
 
 def _ago(hours: int) -> str:
-    return "Last hour" if hours == 1 else f"{hours} hours ago"
+    return _("Last hour") if hours == 1 else ngettext("{n} hour ago", "{n} hours ago", hours)
 
 
 def told_sparkline(hours: Sequence[tuple[int, int]]) -> str:
     succeeded, failed = sum(hour[0] for hour in hours), sum(hour[1] for hour in hours)
     if not succeeded + failed:
-        return "No attempts in the last 24 hours"
+        return _("No attempts in the last 24 hours")
     busiest = max(sum(hour) for hour in hours)
-    return f"Attempts by hour, last 24 hours: {number(succeeded)} succeeded, {number(failed)} failed; at most {number(busiest)} in an hour"  # noqa: E501
+    return _(
+        "Attempts by hour, last 24 hours: {succeeded} succeeded, {failed} failed; at most {busiest} in an hour",
+        succeeded=succeeded, failed=failed, busiest=busiest,
+    )  # fmt: skip
 
 
 def told_waits(waits: Sequence[float]) -> str:
     """`5 s, 5 s, 5 min`"""
-    return ", ".join(duration(wait) for wait in waits) if waits else "none: one try only"
+    return ", ".join(told_time(wait) for wait in waits) if waits else _("none: one try only")
+
+
+def told_time(seconds: float) -> str:
+    """What was set, unrounded: `5 min`, `2.5 s`."""
+    return duration(seconds) if float(seconds).is_integer() else _("{n} s", n=f"{seconds:.10g}")
 
 
 def told_schedule(settings: EndpointSettings) -> str:
-    name = settings.schedule.capitalize() if settings.schedule in SCHEDULES else "Own"
-    return f"{name}: {told_waits(settings.waits)}"
+    name = SCHEDULE_LABELS[settings.schedule] if settings.schedule in SCHEDULES else say("Own")
+    return f"{_(name)}: {told_waits(settings.waits)}"
 
 
 def told_settings(settings: EndpointSettings, titles: Mapping[str, str]) -> list[tuple[str, str]]:
     """Label and value of each setting. Of custom headers only the names; of the key only that there is one."""
-    events = [EVENT_LABELS.get(name, name) for name in settings.event_types]
+    events = [_(EVENT_LABELS.get(name, name)) for name in settings.event_types]
     datasets = [titles.get(name, name) for name in settings.datasets]
     return [
-        ("Events", ", ".join(events) or "All"),
-        ("Datasets", ", ".join(datasets) or "All"),
-        ("Retries after", told_schedule(settings)),
-        ("Time limit", duration(settings.time_limit)),
-        ("At most", f"{counted(settings.rate, 'request')} a second, {number(settings.max_in_flight)} at once"),
-        ("Custom headers", ", ".join(name for name, _ in settings.headers) or "None"),
-        ("Encryption", "On: data is a JWE" if settings.encryption_key else "Off"),
+        (_("Events"), ", ".join(events) or say("All of exports")),
+        (_("Datasets"), ", ".join(datasets) or say("All")),
+        (_("Retries after"), told_schedule(settings)),
+        (_("Time limit"), told_time(settings.time_limit)),
+        (_("At most"), told_pace(settings)),
+        (_("Custom headers"), ", ".join(name for name, _value in settings.headers) or say("None")),
+        (_("Encryption"), say("On: data is a JWE") if settings.encryption_key else say("Off")),
     ]
+
+
+def told_pace(settings: EndpointSettings) -> str:
+    return ngettext(
+        "{n} request a second, {most} at once", "{n} requests a second, {most} at once",
+        settings.rate, most=settings.max_in_flight,
+    )  # fmt: skip
 
 
 def shown_headers(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

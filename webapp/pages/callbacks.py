@@ -10,11 +10,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from webapp.actions import callback_hosts, deliveries, endpoints, inspectors
+from webapp.actions import callback_hosts, deliveries, endpoints, inspectors, queues
 from webapp.actions.endpoints import Health
 from webapp.domain.access import NotFound, Viewer
-from webapp.domain.callbacks import Endpoint
+from webapp.domain.callbacks import Endpoint, EndpointState
 from webapp.domain.errors import Invalid
+from webapp.domain.workers import Queue
 from webapp.pages import callback_wording as wording
 from webapp.pages.callback_console import Console, console_of, send
 from webapp.pages.callback_fields import event_choices
@@ -48,10 +49,14 @@ class EndpointRow:
     told_bars: str
     reason: str
     disables_at: datetime | None
+    next_try: datetime | None
+    is_due: bool
 
 
 def endpoint_row(health: Health, now: datetime) -> EndpointRow:
     endpoint = health.endpoint
+    owed_at = health.next_attempt_at if endpoint.state is EndpointState.ACTIVE else None
+    is_due = owed_at is not None and owed_at <= now
     return EndpointRow(
         endpoint=endpoint,
         health=health,
@@ -63,6 +68,8 @@ def endpoint_row(health: Health, now: datetime) -> EndpointRow:
         told_bars=wording.told_sparkline(health.hours),
         reason=wording.disabled_reason(endpoint) if endpoint.disabled_at else "",
         disables_at=wording.disables_soon(endpoint, now),
+        next_try=None if is_due else owed_at,
+        is_due=is_due,
     )
 
 
@@ -91,7 +98,7 @@ async def index_poll(request: Request) -> Response:
 
 async def index_stream(request: Request) -> Response:
     admin(request)
-    return callback_stream(request, lambda: _list(request))
+    return await callback_stream(request, lambda: _list(request))
 
 
 async def _list(request: Request, place: Place | None = None) -> Context:
@@ -105,6 +112,7 @@ async def _list(request: Request, place: Place | None = None) -> Context:
         "viewer": admin(request),
         "now": now,
         "rows": rows,
+        "all_paused": (await queues.paused(desk)).get(Queue.CALLBACKS),
         "disabled": [row for row in rows if row.endpoint.disabled_at],
         "threatened": [row for row in rows if row.disables_at],
         "live": live,
@@ -137,9 +145,10 @@ async def _show(request: Request, form: Form, console: Console | None = None, *,
         request,
         "callbacks/show.html",
         status,
-        **(overview | await recovery_context(request, endpoint)),
+        **{**overview, **await recovery_context(request, endpoint)},
         facts=wording.told_settings(endpoint.settings, titles),
         overlaps=OVERLAPS,
+        secrets=endpoint.valid_secrets(overview["now"]),
         event_choices=event_choices(),
         labels=dict(event_choices()),
         inspector=await inspectors.find_by_url(desk, endpoint.settings.url),
@@ -155,7 +164,7 @@ async def poll(request: Request) -> Response:
 async def stream(request: Request) -> Response:
     admin(request)
     await endpoints.get(resources(request), endpoint_id(request))
-    return callback_stream(request, lambda: _overview(request), ids=frozenset({endpoint_id(request)}))
+    return await callback_stream(request, lambda: _overview(request), ids=frozenset({endpoint_id(request)}))
 
 
 async def _overview(request: Request, place: Place | None = None) -> Context:
@@ -176,6 +185,7 @@ async def _overview(request: Request, place: Place | None = None) -> Context:
         "endpoint": row.endpoint,
         "row": row,
         "heading": wording.short_url(row.endpoint.settings.url),
+        "all_paused": (await queues.paused(desk)).get(Queue.CALLBACKS),
         "latest": delivery_rows(latest, now),
         "has_more": more,
         "live": live,

@@ -11,18 +11,22 @@ from urllib.parse import urlencode
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 
+from webapp.actions import emails, shares, turns
 from webapp.actions import exports as actions
-from webapp.actions import turns
 from webapp.domain import limits
-from webapp.domain.access import Viewer
+from webapp.domain.access import Viewer, may_hear, may_see
 from webapp.domain.exports import Export, Status, eta_seconds, progress, rate
 from webapp.domain.formats import FORMATS
+from webapp.domain.shares import Received
 from webapp.domain.turns import Place
+from webapp.domain.workers import Queue
 from webapp.pages import wording
 from webapp.pages.export_deliveries import export_deliveries
 from webapp.pages.wording import Badge
-from webapp.store import attempts, events, people
+from webapp.resources import Resources
+from webapp.store import attempts, events, pauses, people
 from webapp.store import exports as rows
+from webapp.store import shares as share_rows
 from webapp.store.exports import ListFilter
 from webapp.web import cursors
 from webapp.web.context import resources, viewer
@@ -41,6 +45,8 @@ class ListQuery:
     since: date | None = None
     text: str | None = None
     everybody: bool = False
+    shared: bool = False
+    """What others have shared with the person, instead of what is theirs."""
     cursor: str | None = None
 
     @property
@@ -57,6 +63,7 @@ class ListQuery:
             "since": changed.since.isoformat() if changed.since else None,
             "q": changed.text,
             "all": "1" if changed.everybody else None,
+            "shared": "1" if changed.shared else None,
             "cursor": changed.cursor,
         }
         return urlencode({name: value for name, value in values.items() if value}, doseq=True)
@@ -70,10 +77,11 @@ class ListQuery:
         others = tuple(chosen for chosen in self.statuses if chosen is not status)
         return self.url(statuses=others if status in self.statuses else (*others, status))
 
-    def filter(self, who: Viewer) -> ListFilter:
-        """Somebody else's exports are for admins alone, whatever the address says."""
-        return ListFilter(
-            owner=None if self.everybody and who.is_admin else who.id,
+    def filter(self, desk: Resources, who: Viewer) -> ListFilter:
+        """Somebody else's exports that are not shared are for admins alone, whatever the address says."""
+        own = ListFilter(owner=None if self.everybody and who.is_admin else who.id, without=who.denied)
+        return replace(
+            shares.list_filter(desk, who) if self.shared else own,
             statuses=self.statuses,
             dataset=self.dataset,
             format=self.format,
@@ -93,6 +101,7 @@ class Row:
     badge: Badge
     percent: int | None
     owner: str
+    received: Received | None
 
 
 def list_query(request: Request) -> ListQuery:
@@ -109,33 +118,48 @@ def parse_list_query(params: ImmutableMultiDict[str, str], who: Viewer) -> ListQ
         format=params["format"] if params.get("format") in FORMATS else None,
         since=_date(params.get("since", "")),
         text=params.get("q", "").strip().replace("\0", "")[:TEXT_LENGTH] or None,
-        everybody=who.is_admin and params.get("all") == "1",
+        everybody=who.is_admin and params.get("all") == "1" and params.get("shared") != "1",
+        shared=params.get("shared") == "1",
         cursor=cursor if cursors.decode(cursor, "exp") else None,
     )
 
 
 async def list_context(request: Request, query: ListQuery) -> dict[str, Any]:
-    """`exports` as they are stored, `rows` as they are told, and where the next page begins."""
+    """`exports` as they are stored, `rows` as they are told, where the next page begins, and how far back a search
+    looked that did not fill the page."""
     who, desk = viewer(request), resources(request)
-    found, more = await actions.list_page(
-        desk, query.filter(who), limit=limits.PAGE_SIZE, after=cursors.decode(query.cursor, "exp")
+    found, following = await actions.list_page(
+        desk, query.filter(desk, who), limit=limits.PAGE_SIZE, after=cursors.decode(query.cursor, "exp")
     )
     async with desk.store.connection():
         now = await desk.store.now()
         has_any = bool(found) or await rows.exists_any(desk.store, who.id)
         owners = await people.user_names(desk.store, [export.owner for export in found]) if query.everybody else {}
+        paused = await pauses.get(desk.store, Queue.EXPORTS)
+        received = await share_rows.received(desk.store, who.id, [e.id for e in found] if query.shared else ())
+        has_shared = bool(received) or await share_rows.exists_any(desk.store, who.id)
     return {
         "viewer": who,
         "query": query,
         "exports": found,
-        "rows": [_row(request, export, owners) for export in found],
+        "rows": [_row(request, export, owners, received) for export in found],
+        "unseen": [(each, received_title(desk, each)) for each in await shares.unseen(desk, who)] if has_shared else [],
         "has_any": has_any,
-        "older": query.url(cursor=cursors.encode(found[-1].created_at, found[-1].id)) if more else None,
+        "has_shared": has_shared,
+        "paused": paused,
+        "older": query.url(cursor=cursors.encode(*following)) if following else None,
+        "searched_to": following[0] if following and len(found) < limits.PAGE_SIZE else None,
         "now": now,
     }
 
 
-def _row(request: Request, export: Export, owners: Mapping[str, str]) -> Row:
+def received_title(desk: Resources, received: Received) -> str:
+    """What its export is called."""
+    dataset = desk.catalog.datasets.get(received.dataset)
+    return received.name or (dataset.title if dataset else received.dataset)
+
+
+def _row(request: Request, export: Export, owners: Mapping[str, str], received: Mapping[str, Received]) -> Row:
     dataset = resources(request).catalog.datasets.get(export.dataset)
     return Row(
         export=export,
@@ -145,24 +169,34 @@ def _row(request: Request, export: Export, owners: Mapping[str, str]) -> Row:
         badge=wording.badge(export),
         percent=progress(export),
         owner=owners.get(export.owner, ""),
+        received=received.get(export.id),
     )
 
 
 async def detail_context(request: Request, export: Export) -> dict[str, Any]:
-    """`export` as it is stored, and everything that the page says about it."""
+    """`export` as it is stored, and everything that the page says about it. Who may not change it, since it is shared
+    with them, is told nothing of attempts, what failed, callbacks and others."""
     who, desk = viewer(request), resources(request)
+    may_change = may_see(who, export)
     async with desk.store.connection():
         now = await desk.store.now()
         [place] = await turns.places(desk, [export], now=now)
-        happened = await events.page(desk.store, export_id=export.id, limit=TIMELINE_EVENTS)
-        tries = await attempts.of_export(desk.store, export.id, limit=limits.ATTEMPTS_SHOWN)
+        found = await events.page(desk.store, export_id=export.id, limit=TIMELINE_EVENTS)
+        happened = [event for event in found if may_hear(who, event.data)]
+        tries = await attempts.of_export(desk.store, export.id, limit=limits.ATTEMPTS_SHOWN) if may_change else ()
         owners = await people.user_names(desk.store, [export.owner]) if export.owner != who.id else {}
     return {
         "viewer": who,
         "export": export,
         "now": now,
         "owner": owners.get(export.owner, ""),
-        "callbacks": await export_deliveries(request, export),
+        "may_change": may_change,
+        "mail": await emails.told(desk, who, export),
+        "received": await shares.received(desk, who, export),
+        "shares": await shares.of_export(desk, who, export.id) if may_change and export.can_download else (),
+        "share_form": {"person": "", "note": "", "errors": {}},
+        "limits": limits,
+        "callbacks": await export_deliveries(request, export) if may_change else None,
         "attempts": wording.told_attempts(tries),
         **told(request, export, now, place, wording.timeline(happened)),
     }
@@ -175,11 +209,12 @@ def told(
     dataset = catalog.datasets.get(export.dataset)
     return {
         "title": dataset.title if dataset else export.dataset,
-        "can_order_again": catalog.dataset_for(export.dataset, viewer(request).role) is not None,
+        "can_order_again": catalog.dataset_for(export.dataset, viewer(request)) is not None,
         "format": wording.format_title(export.format),
         "badge": wording.badge(export),
         "headline": wording.headline(export, place.position if place else None),
         "starts_at": place.starts_at if place else None,
+        "is_paused": place is not None and place.is_paused,
         "percent": progress(export),
         "rate": rate(export, now),
         "eta": eta_seconds(export, now),

@@ -14,11 +14,12 @@ from webapp.domain.access import NotFound, Viewer
 from webapp.domain.callbacks import DeliveryState
 from webapp.domain.ids import is_id
 from webapp.domain.limits import MAX_PAGE_SIZE, PAGE_SIZE
+from webapp.domain.sentences import say
 from webapp.pages import callback_wording as wording
 from webapp.pages.callback_live import Context, callback_element, callback_stream
 from webapp.pages.delivery_query import DeliveryQuery, cursor_after, parse_delivery_query, written_minute
 from webapp.pages.delivery_rows import STATE_LABELS, attempt_view, delivery_row, delivery_rows
-from webapp.pages.export_deliveries import titles
+from webapp.pages.export_deliveries import resting, titles
 from webapp.pages.live import Place
 from webapp.store import endpoints as endpoint_rows
 from webapp.web import cursors
@@ -36,11 +37,12 @@ def _query(request: Request) -> DeliveryQuery:
 
 async def index(request: Request) -> Response:
     admin(request)
-    query = _query(request)
+    desk, query = resources(request), _query(request)
     return page(
         request,
         "callbacks/deliveries.html",
         **await _log(request, query),
+        dead=await deliveries.count_dead(desk, query.endpoint_id) if query.endpoint_id else 0,
         states=STATE_LABELS,
         event_labels=wording.EVENT_LABELS,
         error_labels=wording.ERROR_LABELS,
@@ -59,7 +61,7 @@ async def stream(request: Request) -> Response:
     if query.endpoint_id:
         await endpoints.get(resources(request), query.endpoint_id)
     ids = frozenset({query.endpoint_id}) if query.endpoint_id else None
-    return callback_stream(request, lambda: _log(request, query), ids=ids)
+    return await callback_stream(request, lambda: _log(request, query), ids=ids)
 
 
 async def _log(request: Request, query: DeliveryQuery, place: Place | None = None) -> Context:
@@ -85,8 +87,8 @@ async def _log(request: Request, query: DeliveryQuery, place: Place | None = Non
         "now": now,
         "query": query,
         "endpoint": endpoint,
-        "heading": wording.short_url(endpoint.settings.url) if endpoint else "All deliveries",
-        "rows": delivery_rows(found, now, named),
+        "heading": wording.short_url(endpoint.settings.url) if endpoint else say("All deliveries"),
+        "rows": delivery_rows(found, now, named, await resting(desk, found)),
         "older": query.url(cursor=cursor_after(found[-1])) if more else None,
         "live": live,
     }
@@ -105,7 +107,7 @@ async def show_poll(request: Request) -> Response:
 async def show_stream(request: Request) -> Response:
     admin(request)
     delivery, _ = await deliveries.get(resources(request), delivery_id(request))
-    return callback_stream(request, lambda: _delivery(request), ids=frozenset({delivery.endpoint_id}))
+    return await callback_stream(request, lambda: _delivery(request), ids=frozenset({delivery.endpoint_id}))
 
 
 async def _delivery(request: Request, place: Place | None = None) -> Context:
@@ -128,7 +130,7 @@ async def _delivery(request: Request, place: Place | None = None) -> Context:
         "viewer": admin(request),
         "now": now,
         "delivery": delivery,
-        "row": delivery_row(delivery, now),
+        "row": delivery_row(delivery, now, resting=await resting(desk, [delivery])),
         "endpoint": endpoint,
         "heading": wording.short_url(endpoint.settings.url) if endpoint else "",
         "attempts": sorted(views, key=lambda view: -view.attempt.number),

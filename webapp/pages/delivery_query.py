@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 
-from webapp.domain.callbacks import Delivery, DeliveryState, ErrorClass
-from webapp.domain.events import EVENT_TYPES
+from webapp.domain.callbacks import CALLBACK_TYPES, Delivery, DeliveryState, ErrorClass
 from webapp.domain.ids import is_id
 from webapp.store.deliveries import DeliveryFilter
 from webapp.web import cursors
@@ -42,7 +41,7 @@ class DeliveryQuery:
         """For the same list, or with changes the list next to it. A change of filter begins at the first page."""
         changed = replace(self, **({"cursor": None} | changes) if changes else {})
         values = {
-            "state": [state.value for state in changed.states],
+            "status": [state.value for state in changed.states],
             "type": changed.event_type,
             "error": changed.error.value if changed.error else None,
             "export": changed.export_id,
@@ -78,12 +77,12 @@ class DeliveryQuery:
 
 def parse_delivery_query(params: ImmutableMultiDict[str, str], endpoint_id: str | None) -> DeliveryQuery:
     """Values that mean nothing are left out: an old bookmark still shows a list."""
-    wanted = {text.lower() for value in params.getlist("state") for text in value.split(",")}
+    wanted = {text.lower() for value in params.getlist("status") for text in value.split(",")}
     export_id, cursor = params.get("export", ""), params.get("cursor", "")
     return DeliveryQuery(
         endpoint_id=endpoint_id,
         states=tuple(state for state in DeliveryState if state.value in wanted),
-        event_type=params["type"] if params.get("type") in EVENT_TYPES else None,
+        event_type=params["type"] if params.get("type") in CALLBACK_TYPES else None,
         error=ErrorClass(params["error"]) if params.get("error") in set(ErrorClass) else None,
         export_id=export_id if is_id(export_id, "exp") else None,
         since=parse_minute(params.get("since", "")),

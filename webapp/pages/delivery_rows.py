@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from webapp.domain.callbacks import Delivery, DeliveryAttempt, DeliveryState, ErrorClass
+from webapp.domain.sentences import say
 from webapp.pages import callback_wording as wording
 from webapp.pages.wording import Badge
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRow:
-    """One line of the log. `cause` is what came of the last request, `sentence` what that means."""
+    """One line of the log. `cause` is what came of the last request, `sentence` what that means. `next_try` is None
+    when it is due or nothing more is to come; `rests`: it waits for its endpoint to be resumed."""
 
     delivery: Delivery
     event: str
@@ -21,6 +23,13 @@ class DeliveryRow:
     cause: str
     sentence: str
     endpoint: str
+    next_try: datetime | None = None
+    rests: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        is_owed = self.delivery.state is DeliveryState.PENDING and self.badge is not wording.SENDING
+        return is_owed and not self.rests and self.next_try is None
 
     @property
     def code(self) -> str:
@@ -48,8 +57,16 @@ class AttemptView:
     answer_body: str
 
 
-def delivery_row(delivery: Delivery, now: datetime, endpoints: Mapping[str, str] | None = None) -> DeliveryRow:
-    """`endpoints` are their titles by id, where the list is of more than one."""
+def delivery_row(
+    delivery: Delivery,
+    now: datetime,
+    endpoints: Mapping[str, str] | None = None,
+    resting: Container[str] = frozenset(),
+) -> DeliveryRow:
+    """`endpoints` are their titles by id, where the list is of more than one; `resting` are those of them that are
+    paused or disabled."""
+    rests = delivery.state is DeliveryState.PENDING and delivery.endpoint_id in resting
+    next_try = delivery.next_attempt_at if delivery.state is DeliveryState.PENDING and not rests else None
     return DeliveryRow(
         delivery=delivery,
         event=wording.EVENT_LABELS.get(delivery.event_type, delivery.event_type),
@@ -57,33 +74,38 @@ def delivery_row(delivery: Delivery, now: datetime, endpoints: Mapping[str, str]
         cause=wording.cause(delivery.last_error, delivery.last_status),
         sentence=wording.sentence(delivery.last_error),
         endpoint=(endpoints or {}).get(delivery.endpoint_id, ""),
+        next_try=next_try if next_try and next_try > now else None,
+        rests=rests,
     )
 
 
 def delivery_rows(
-    found: Sequence[Delivery], now: datetime, endpoints: Mapping[str, str] | None = None
+    found: Sequence[Delivery],
+    now: datetime,
+    endpoints: Mapping[str, str] | None = None,
+    resting: Container[str] = frozenset(),
 ) -> list[DeliveryRow]:
-    return [delivery_row(delivery, now, endpoints) for delivery in found]
+    return [delivery_row(delivery, now, endpoints, resting) for delivery in found]
 
 
-def owners_row(delivery: Delivery, now: datetime) -> DeliveryRow:
+def owners_row(
+    delivery: Delivery, now: datetime, resting: Container[str] = frozenset(), *, is_mail: bool = False
+) -> DeliveryRow:
     """For somebody who is no admin: why a host was not reached is nobody's business."""
     is_hidden = delivery.last_error in wording.NOT_REACHED
-    row = delivery_row(delivery, now)
-    return DeliveryRow(
-        delivery=row.delivery,
-        event=row.event,
-        badge=row.badge,
+    row = delivery_row(delivery, now, resting=resting)
+    return replace(
+        row,
         cause=wording.owners_cause(delivery.last_error, delivery.last_status),
         sentence=wording.NOT_REACHED_SENTENCE if is_hidden else row.sentence,
-        endpoint="",
+        endpoint=say("E-mail") if is_mail else "",
     )
 
 
-SUCCEEDED = Badge("Delivered", "check", "good")
-FAILED = Badge("Failed", "alert", "bad")
-UNDER_WAY = Badge("Under way", "running", "accent")
-LOST = Badge("Not finished", "alert", "warn")
+SUCCEEDED = Badge(say("Delivered"), "check", "good")
+FAILED = Badge(say("Failed"), "alert", "bad")
+UNDER_WAY = Badge(say("Under way"), "running", "accent")
+LOST = Badge(say("Not finished"), "alert", "warn")
 
 
 def attempt_view(attempt: DeliveryAttempt, *, is_last: bool, delivery: Delivery, now: datetime) -> AttemptView:
@@ -109,8 +131,8 @@ def attempt_view(attempt: DeliveryAttempt, *, is_last: bool, delivery: Delivery,
 
 
 STATE_LABELS: Mapping[DeliveryState, str] = {
-    DeliveryState.PENDING: "Waiting",
-    DeliveryState.SUCCEEDED: "Delivered",
-    DeliveryState.DEAD: "Dead letters",
-    DeliveryState.CANCELLED: "Cancelled",
+    DeliveryState.PENDING: say("Waiting"),
+    DeliveryState.SUCCEEDED: say("Delivered"),
+    DeliveryState.DEAD: say("Dead letters"),
+    DeliveryState.CANCELLED: say("Cancelled"),
 }

@@ -72,6 +72,38 @@ SUM=$(openssl dgst -sha256 -r export.part | cut -d ' ' -f 1)
 curl -sS -H "$AUTH" "$EXPORT" | grep -q "\\"sha256\\":\\"$SUM\\"" && mv export.part export.csv && wc -c export.csv
 """
 
+_SAVE = """\
+SAVED=$(curl -sS -o saved.json -D - -H "$AUTH" -H 'Content-Type: application/json' \\
+  -d '{{"name": "Weekly", "dataset": "{dataset}", "format": "jsonl"}}' "$DESK/saved-orders" |
+  tr -d '\\r' | awk 'tolower($1) == "location:" {{ print $2 }}')
+curl -sS -X PUT -H "$AUTH" -H 'Content-Type: application/json' \\
+  -d '{{"cron": "30 8 * * 1", "zone": "Europe/Berlin"}}' "$SAVED/schedule"
+"""
+
+_COMMAND = """\
+export EXPORTDESK_URL=$DESK EXPORTDESK_TOKEN=$TOKEN
+exportdesk export {dataset} --name 'For June' --note 'As agreed' -o june.csv
+exportdesk export --saved Weekly -o weekly.jsonl
+"""
+
+PYTHON = """\
+import os
+
+from webapp.client import Client
+
+desk = Client(os.environ["DESK"], os.environ["TOKEN"])
+[weekly] = [saved for saved in desk.saved_orders() if saved.name == "Weekly"]
+print("next", desk.schedule(weekly.id).next[0])
+answer = desk.order_saved(weekly.id)
+while answer.export.is_active:
+    waiting = answer.export
+    print(waiting.status, waiting.queue_position, waiting.expected_start_at)
+    answer = desk.get(answer.export.id, wait=20, known=answer)
+answer = desk.annotate(answer.export.id, note="Fetched by a script")
+with open("again.jsonl", "w+b") as file:
+    desk.download(answer.export, file)
+"""
+
 PROBLEM = """\
 curl -sS -H "$AUTH" -X POST "$EXPORT/cancellation"
 """
@@ -98,6 +130,7 @@ function connect() {
     if (event.seq > (last?.seq ?? 0)) last = event;
     say({ ack: event.id });
   };
+  socket.onerror = ({ message }) => console.error(message || "No connection. Is the token valid?");
   socket.onclose = ({ code, reason }) => {
     if ([4400, 4401, 4403].includes(code)) throw new Error(`${code} ${reason}`);
     setTimeout(connect, wait * (0.5 + Math.random()));
@@ -121,6 +154,9 @@ def examples(desk: str, dataset: str) -> Mapping[str, str]:
         "page": PAGE,
         "acknowledge": ACKNOWLEDGE,
         "download": DOWNLOAD,
+        "save": _SAVE.format(dataset=dataset),
+        "command": _COMMAND.format(dataset=shlex.quote(dataset)),
+        "python": PYTHON,
         "problem": PROBLEM,
         "client": CLIENT,
     }

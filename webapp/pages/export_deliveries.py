@@ -12,9 +12,11 @@ from starlette.responses import Response
 from webapp.actions import deliveries, exports
 from webapp.domain.callbacks import Delivery, DeliveryState
 from webapp.domain.exports import Export
+from webapp.domain.sentences import say
 from webapp.pages import callback_wording as wording
 from webapp.pages.delivery_rows import DeliveryRow, delivery_row, owners_row
 from webapp.resources import Resources
+from webapp.store import emails as mailboxes
 from webapp.store import endpoints as endpoint_rows
 from webapp.store.deliveries import DeliveryFilter
 from webapp.web.context import export_id, resources, viewer
@@ -39,7 +41,7 @@ class ExportDeliveries:
     @property
     def endpoints(self) -> Mapping[str, str]:
         """What the endpoints of these deliveries are called, by id."""
-        return {row.delivery.endpoint_id: row.endpoint or "The address of this order" for row in self.rows}
+        return {row.delivery.endpoint_id: row.endpoint or say("The address of this order") for row in self.rows}
 
 
 async def export_deliveries(request: Request, export: Export, poll: int = 0) -> ExportDeliveries:
@@ -66,16 +68,29 @@ async def titles(desk: Resources, found: Sequence[Delivery]) -> Mapping[str, str
     return {endpoint_id: description or wording.short_url(url) for endpoint_id, (description, url) in names.items()}
 
 
+async def resting(desk: Resources, found: Sequence[Delivery]) -> frozenset[str]:
+    """Those of their endpoints that are paused or disabled."""
+    owed = {delivery.endpoint_id for delivery in found if delivery.state is DeliveryState.PENDING}
+    if not owed:
+        return frozenset()
+    async with desk.store.connection():
+        return await endpoint_rows.resting(desk.store, list(owed))
+
+
 async def _all_rows(desk: Resources, export: Export, now: datetime) -> list[DeliveryRow]:
     found = await _newest(desk, DeliveryFilter(export_id=export.id))
     named: Mapping[str, str] = await titles(desk, found) if found else {}
-    return [delivery_row(delivery, now, named) for delivery in found]
+    at_rest = await resting(desk, found)
+    return [delivery_row(delivery, now, named, at_rest) for delivery in found]
 
 
 async def _owners_rows(desk: Resources, export: Export, now: datetime) -> list[DeliveryRow]:
-    """Only to the endpoints of its own `callback_url`s."""
+    """Only to the endpoints of its own `callback_url`s, and by mail."""
     found = await _newest(desk, DeliveryFilter(export_id=export.id, of_its_own=True))
-    return [owners_row(delivery, now) for delivery in found]
+    at_rest = await resting(desk, found)
+    async with desk.store.connection():
+        mailbox = await mailboxes.get(desk.store, export.owner)
+    return [owners_row(delivery, now, at_rest, is_mail=delivery.endpoint_id == mailbox.endpoint) for delivery in found]
 
 
 async def _newest(desk: Resources, chosen: DeliveryFilter) -> Sequence[Delivery]:

@@ -14,10 +14,9 @@ from webapp.actions import inspectors
 from webapp.domain import receiving
 from webapp.domain.errors import Invalid
 from webapp.domain.receiving import Arrival, Inspector
-from webapp.live.stream import event_stream
 from webapp.pages.callback_wording import shown_body
 from webapp.pages.inspector_wording import ANSWERS, told
-from webapp.pages.live import Place, live_element, snapshots
+from webapp.pages.live import Place, element_stream, live_element
 from webapp.web.context import admin, resources
 from webapp.web.flash import flash, redirect
 from webapp.web.forms import Form, messages_by_field, read_form
@@ -80,7 +79,7 @@ async def stream(request: Request) -> Response:
     async def read() -> Mapping[str, Any]:
         return await _shown(request, await _inspector(request))
 
-    return event_stream(request, snapshots(request, read, owner=bus.INSPECTORS, ids=frozenset({token})))
+    return await element_stream(request, read, owner=bus.INSPECTORS, ids=frozenset({token}))
 
 
 async def settings(request: Request) -> Response:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import msgspec
 
 from webapp.domain.receiving import ANSWER_RETRY_AFTER, Received, Verdict
+from webapp.domain.sentences import say
 from webapp.domain.signing import TOLERANCE_SECONDS
+from webapp.language import gettext as _
 from webapp.pages.wording import Badge
 from webapp.web.words import duration
 
@@ -18,38 +20,50 @@ DEEPEST = 32
 """Indents grow with the depth: a body that is nested deeper is shown as it came."""
 
 BADGES: Mapping[Verdict, Badge] = {
-    Verdict.VERIFIED: Badge("Verified", "check", "good"),
-    Verdict.WRONG_SIGNATURE: Badge("Wrong signature", "alert", "bad"),
-    Verdict.NO_SIGNATURE: Badge("No signature", "alert", "warn"),
-    Verdict.NO_ENDPOINT: Badge("Nothing to verify with", "info", "quiet"),
-    Verdict.TOO_OLD: Badge("Too old", "clock", "warn"),
-    Verdict.TOO_EARLY: Badge("Ahead of time", "clock", "warn"),
-    Verdict.REFUSED: Badge("Address refused", "stop", "bad"),
+    Verdict.VERIFIED: Badge(say("Verified"), "check", "good"),
+    Verdict.WRONG_SIGNATURE: Badge(say("Wrong signature"), "alert", "bad"),
+    Verdict.NO_SIGNATURE: Badge(say("No signature"), "alert", "warn"),
+    Verdict.NO_ENDPOINT: Badge(say("Nothing to verify with"), "info", "quiet"),
+    Verdict.TOO_OLD: Badge(say("Too old"), "clock", "warn"),
+    Verdict.TOO_EARLY: Badge(say("Ahead of time"), "clock", "warn"),
+    Verdict.REFUSED: Badge(say("Address refused"), "stop", "bad"),
 }
 
 SENTENCES: Mapping[Verdict, str] = {
-    Verdict.VERIFIED: "The signature is right and the timestamp is fresh. A receiver may act on this request.",
-    Verdict.WRONG_SIGNATURE: "None of the valid secrets gives this signature: the body was changed on the way, or "
-    "something else was signed. A receiver refuses it.",
-    Verdict.NO_SIGNATURE: "One of the headers webhook-id, webhook-timestamp and webhook-signature is missing. "
-    "A receiver refuses it.",
-    Verdict.NO_ENDPOINT: "No endpoint is registered with exactly this inspector’s URL, so there is no secret here to "
-    "check the signature with.",
-    Verdict.TOO_OLD: f"The signature is right, but it was made more than {duration(TOLERANCE_SECONDS)} before it "
-    "arrived. A receiver refuses it: somebody may be sending an old request again.",
-    Verdict.TOO_EARLY: f"The signature is right, but its timestamp is more than {duration(TOLERANCE_SECONDS)} ahead. "
-    "A receiver refuses it: the clock of one side is wrong.",
-    Verdict.REFUSED: "The caller’s address is not in the allow-list, so it was answered 403 and nothing else was "
-    "checked.",
+    Verdict.VERIFIED: say("The signature is right and the timestamp is fresh. A receiver may act on this request."),
+    Verdict.WRONG_SIGNATURE: say(
+        "None of the valid secrets gives this signature: the body was changed on the way, or something else was "
+        "signed. A receiver refuses it."
+    ),
+    Verdict.NO_SIGNATURE: say(
+        "One of the headers webhook-id, webhook-timestamp and webhook-signature is missing. A receiver refuses it."
+    ),
+    Verdict.NO_ENDPOINT: say(
+        "No endpoint is registered with exactly this inspector’s URL, so there is no secret here to check the "
+        "signature with."
+    ),
+    Verdict.TOO_OLD: say(
+        "The signature is right, but it was made more than {minutes} minutes before it arrived. A receiver refuses it: "
+        "somebody may be sending an old request again.",
+        minutes=TOLERANCE_SECONDS // 60,
+    ),
+    Verdict.TOO_EARLY: say(
+        "The signature is right, but its timestamp is more than {minutes} minutes ahead. A receiver refuses it: the "
+        "clock of one side is wrong.",
+        minutes=TOLERANCE_SECONDS // 60,
+    ),
+    Verdict.REFUSED: say(
+        "The caller’s address is not in the allow-list, so it was answered 403 and nothing else was checked."
+    ),
 }
 
 ANSWERS: Mapping[int, str] = {
-    200: "Delivered.",
-    400: "Refused: it is tried again.",
-    410: "Gone: no more callbacks are wanted, so the endpoint is disabled.",
-    429: f"Too many: it is tried again, {ANSWER_RETRY_AFTER} seconds later at the earliest.",
-    500: "Failed: it is tried again.",
-    503: f"Not now: it is tried again, {ANSWER_RETRY_AFTER} seconds later at the earliest.",
+    200: say("Delivered."),
+    400: say("Refused: it is tried again."),
+    410: say("Gone: no more callbacks are wanted, so the endpoint is disabled."),
+    429: say("Too many: it is tried again, {n} seconds later at the earliest.", n=ANSWER_RETRY_AFTER),
+    500: say("Failed: it is tried again."),
+    503: say("Not now: it is tried again, {n} seconds later at the earliest.", n=ANSWER_RETRY_AFTER),
 }
 """What an answer means to whoever sends a callback."""
 
@@ -98,8 +112,8 @@ def told_age(age: float | None) -> str:
     if age is None:
         return ""
     if age < 0:
-        return f"{duration(-age)} ahead" if age <= -1 else "under 1 s"
-    return duration(age) if age >= 1 else "under 1 s"
+        return _("{time} ahead", time=duration(-age)) if age <= -1 else _("under 1 s")
+    return duration(age) if age >= 1 else _("under 1 s")
 
 
 def pretty(body: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any, cast
 
 from webapp.datasets.choices import Found, search
 from webapp.datasets.declaration import Choice, Dataset, Parameter, ParameterType
-from webapp.datasets.parameters import Unfit, default_value
+from webapp.datasets.parameters import Unfit, default_value, is_moving, parse_value
 from webapp.datasets.relative import Moment, is_relative, resolve_date, resolve_datetime
 from webapp.domain.limits import CHOICES_AT_A_GLANCE, CHOICES_FOUND, PARAMETER_TEXT_LENGTH
+from webapp.domain.sentences import say
+from webapp.language import gettext as _
 
 CONTROLS: Mapping[ParameterType, str] = {
     ParameterType.STRING: "text",
@@ -24,8 +26,8 @@ CONTROLS: Mapping[ParameterType, str] = {
     ParameterType.CHOICES: "checkboxes",
     ParameterType.LIST: "lines",
 }
-YES_NO = (Choice("true", "Yes"), Choice("false", "No"))
-EITHER = Choice("", "Either")
+YES_NO = (Choice("true", say("Yes")), Choice("false", say("No")))
+EITHER = Choice("", say("Either"))
 NOTHING_FOUND = Found((), 0)
 
 Raw = Mapping[str, Sequence[str]]
@@ -97,7 +99,7 @@ def _searched(field: OrderField, text: str) -> OrderField:
 def _field(parameter: Parameter, raw: Raw, errors: Mapping[str, str], moment: Moment, sent: bool) -> OrderField:
     default = _default(parameter, moment)
     if parameter.name in raw:
-        values = tuple(_for_control(parameter, text) for text in raw[parameter.name])
+        values = tuple(_for_control(parameter, _still(parameter, text, moment)) for text in raw[parameter.name])
     else:
         values = () if sent else shown_values(parameter, default)
     return OrderField(
@@ -114,6 +116,15 @@ def _field(parameter: Parameter, raw: Raw, errors: Mapping[str, str], moment: Mo
         max_length=parameter.max_length or PARAMETER_TEXT_LENGTH,
         error=errors.get(f"params.{parameter.name}", ""),
     )
+
+
+def _still(parameter: Parameter, text: str, moment: Moment) -> str:
+    """A date or time in words as the day that it means now; what cannot be one stays, to be refused."""
+    if not is_moving(parameter, text):
+        return text
+    with contextlib.suppress(Unfit):
+        return str(parse_value(parameter, text, moment))
+    return text
 
 
 def shown_values(parameter: Parameter, value: Any) -> tuple[str, ...]:
@@ -159,13 +170,13 @@ def _choices(parameter: Parameter) -> tuple[Choice, ...]:
 def _hint(parameter: Parameter, default: Any) -> str:
     if parameter.type is ParameterType.BOOLEAN:
         return ""
-    texts = {ParameterType.LIST: "One per line. ", ParameterType.DATETIME: "In UTC. "}
-    hint = texts.get(parameter.type, "")
+    texts = {ParameterType.LIST: _("One per line."), ParameterType.DATETIME: _("In UTC.")}
+    hints = [texts.get(parameter.type, "")]
     if default is not None and default != []:
-        hint += f"Left empty, it is {_told(parameter, default)}."
+        hints.append(_("Left empty, it is {value}.", value=_told(parameter, default)))
     elif parameter.type is ParameterType.CHOICES and not parameter.required:
-        hint += "None chosen means any."
-    return hint.strip()
+        hints.append(_("None chosen means any."))
+    return " ".join(filter(None, hints))
 
 
 def _told(parameter: Parameter, default: Any) -> str:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from webapp.domain.formats import APPLIES, PERSON_DEFAULTS
+from webapp.pages.order_columns import sent_columns
 from webapp.web.forms import Form
 
 NAMES = ("bom", "csv_text", "delimiter", "compression", "timezone")
@@ -55,7 +56,10 @@ def option_texts(form: Form) -> dict[str, str]:
 
 def sent_options(form: Form, format: str) -> dict[str, Any]:
     """Those that apply to the format, as an order takes them; unknown ones go along, to be named."""
-    sent: dict[str, Any] = {name: values[-1] for name, values in form.group("o.").items() if name != "shown"}
+    apart = {"shown", "columns"}
+    sent: dict[str, Any] = {name: values[-1] for name, values in form.group("o.").items() if name not in apart}
+    if (chosen := sent_columns(form).chosen) is not None:
+        sent["columns"] = list(chosen)
     if "bom" in sent or "o.shown" in form:
         sent["bom"] = {"true": True, "false": False}.get(sent.get("bom", "false"), sent.get("bom"))
     if "delimiter" in sent:

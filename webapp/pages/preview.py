@@ -9,24 +9,27 @@ from typing import Any
 from webapp.actions.datasets import Preview
 from webapp.datasets.columns import Column, Kind
 from webapp.domain.estimates import Expectation, Rows
+from webapp.domain.sentences import say
+from webapp.language import gettext as _
+from webapp.language import ngettext
 from webapp.web.words import duration, size
 
 TITLE_LENGTH = 500
 NUMERIC = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT})
 KINDS = {
-    Kind.TEXT: "text",
-    Kind.INTEGER: "whole number",
-    Kind.DECIMAL: "decimal number",
-    Kind.FLOAT: "number",
-    Kind.BOOLEAN: "yes or no",
-    Kind.DATE: "date",
-    Kind.TIME: "time",
-    Kind.TIMESTAMP: "date and time",
-    Kind.TIMESTAMP_TZ: "date, time and zone",
-    Kind.BYTES: "bytes",
+    Kind.TEXT: say("text"),
+    Kind.INTEGER: say("whole number"),
+    Kind.DECIMAL: say("decimal number"),
+    Kind.FLOAT: say("number"),
+    Kind.BOOLEAN: say("yes or no"),
+    Kind.DATE: say("date"),
+    Kind.TIME: say("time"),
+    Kind.TIMESTAMP: say("date and time"),
+    Kind.TIMESTAMP_TZ: say("date, time and zone"),
+    Kind.BYTES: say("bytes"),
     Kind.JSON: "JSON",
     Kind.UUID: "UUID",
-    Kind.LIST: "list",
+    Kind.LIST: say("list"),
 }
 
 
@@ -75,8 +78,8 @@ def table(found: Preview, expected: Mapping[str, Expectation]) -> PreviewTable:
 
 
 def _outlook(format: str, expected: Expectation) -> Outlook:
-    parts = [f"about {size(expected.bytes)}"] if expected.bytes is not None else []
-    parts += [f"about {duration(max(1, expected.seconds))}"] if expected.seconds is not None else []
+    parts = [_("about {size}", size=size(expected.bytes))] if expected.bytes is not None else []
+    parts += [_("about {time}", time=duration(max(1, expected.seconds)))] if expected.seconds is not None else []
     told = ", ".join(parts)
     return Outlook(format, told, tuple(notice.message for notice in expected.notices))
 
@@ -93,7 +96,7 @@ def _text(column: Column, value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bytes):
-        return f"{len(value):,} bytes"
+        return ngettext("{n} byte", "{n} bytes", len(value))
     if isinstance(value, bool) or (column.kind is Kind.BOOLEAN and value in (0, 1)):
         return "true" if value else "false"
     text = str(value)

@@ -37,7 +37,8 @@ async def show(request: Request) -> Response:
     context = await recovery_context(request, endpoint, parse_minute(request.query_params.get("since", "")))
     if is_fragment(request):
         return fragment("callbacks/_recovery.html", **context)
-    return page(request, "callbacks/recovery.html", heading=short_url(endpoint.settings.url), **context)
+    dead = await deliveries.count_dead(resources(request), endpoint.id)
+    return page(request, "callbacks/recovery.html", heading=short_url(endpoint.settings.url), dead=dead, **context)
 
 
 async def recover(request: Request) -> Response:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from webapp.actions import people
+from webapp.actions.people import Browser
+from webapp.domain.access import TooManyTries
+from webapp.domain.sentences import say, sentence_of
 from webapp.web.context import resources, viewer_or_none
-from webapp.web.flash import flash, redirect
+from webapp.web.flash import Flash, flash, redirect
 from webapp.web.forms import read_form
 from webapp.web.render import local_path, page
 from webapp.web.security import SESSION_COOKIE
@@ -17,16 +23,45 @@ async def show_sign_in(request: Request) -> Response:
     following = local_path(request.query_params.get("next"))
     if viewer_or_none(request):
         return RedirectResponse(following, status_code=303)
-    return page(request, "session/sign_in.html", following=following, name="", wrong=False)
+    return form_page(request, following=following, name="", trouble="")
 
 
 async def sign_in(request: Request) -> Response:
     form = await read_form(request)
     following, name = local_path(form.text("next")), form.text("name").strip()
-    session = await people.sign_in(resources(request), name, form.text("password"))
+    try:
+        session = await people.sign_in(resources(request), name, form.text("password"), browser_of(request))
+    except TooManyTries as error:
+        headers = {"Retry-After": str(error.retry_after)}
+        return form_page(request, 429, headers, following=following, name=name[:100], trouble=sentence_of(error))
     if session is None:
-        return page(request, "session/sign_in.html", 401, following=following, name=name[:100], wrong=True)
-    return await _enter(request, session, following)
+        return form_page(
+            request, 401, following=following, name=name[:100], trouble=say("The name or the password is wrong.")
+        )
+    return await enter(request, session, following)
+
+
+def form_page(
+    request: Request,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    *,
+    following: str = "",
+    name: str = "",
+    trouble: str,
+) -> Response:
+    provider = resources(request).openid
+    title = provider.settings.title or urlsplit(provider.settings.issuer).hostname if provider else None
+    return page(
+        request,
+        "session/sign_in.html",
+        status,
+        headers,
+        following=local_path(following),
+        name=name,
+        trouble=trouble,
+        provider=title,
+    )
 
 
 async def show_sign_in_once(request: Request) -> Response:
@@ -37,10 +72,10 @@ async def show_sign_in_once(request: Request) -> Response:
 
 async def sign_in_once(request: Request) -> Response:
     following = local_path((await read_form(request)).text("next"))
-    session = await people.sign_in_once(resources(request), request.path_params["token"])
+    session = await people.sign_in_once(resources(request), request.path_params["token"], browser_of(request))
     if session is None:
         return page(request, "session/sign_in_once.html", 401, following=following, spent=True)
-    return await _enter(request, session, following)
+    return await enter(request, session, following)
 
 
 async def sign_out(request: Request) -> Response:
@@ -51,11 +86,15 @@ async def sign_out(request: Request) -> Response:
     return response
 
 
-async def _enter(request: Request, session: people.NewSession, following: str) -> Response:
+def browser_of(request: Request) -> Browser:
+    return Browser(request.client.host if request.client else "", request.headers.get("user-agent", ""))
+
+
+async def enter(request: Request, session: people.NewSession, following: str, *messages: Flash) -> Response:
     """Always with a fresh session; the one that this browser had before ends."""
     if who := viewer_or_none(request):
         await people.sign_out(resources(request), who)
-    response = RedirectResponse(following, status_code=303)
+    response = redirect(request, following, *messages)
     response.set_cookie(
         SESSION_COOKIE,
         session.token,

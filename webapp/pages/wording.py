@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
 from webapp.datasets.declaration import Dataset, Parameter, ParameterType
 from webapp.domain.attempts import Attempt, Outcome
-from webapp.domain.errors import FILE_LOST, ErrorCode
+from webapp.domain.errors import FILE_LOST, ErrorCode, ExportError
 from webapp.domain.events import Event
 from webapp.domain.exports import Export, FormatWarning, Phase, Status
 from webapp.domain.formats import FORMATS
-from webapp.web.words import counted, number, ordinal
+from webapp.domain.sentences import say
+from webapp.language import gettext as _
+from webapp.language import ngettext
+from webapp.web.words import number, ordinal, told_error
 
 SHORT_LENGTH = 60
 
@@ -28,63 +31,64 @@ class Badge:
 
 
 BADGES: Mapping[Status, Badge] = {
-    Status.PENDING: Badge("Order taken", "clock", "quiet"),
-    Status.QUEUED: Badge("Queued", "clock", "quiet"),
-    Status.PROCESSING: Badge("Running", "running", "accent"),
-    Status.SUCCESS: Badge("Ready", "check", "good"),
-    Status.FAILED: Badge("Failed", "alert", "bad"),
-    Status.EXPIRED: Badge("Expired", "archive", "quiet"),
-    Status.CANCELLED: Badge("Cancelled", "stop", "quiet"),
+    Status.PENDING: Badge(say("Order taken"), "clock", "quiet"),
+    Status.QUEUED: Badge(say("Queued"), "clock", "quiet"),
+    Status.PROCESSING: Badge(say("Running"), "running", "accent"),
+    Status.SUCCESS: Badge(say("Ready"), "check", "good"),
+    Status.FAILED: Badge(say("Failed"), "alert", "bad"),
+    Status.EXPIRED: Badge(say("Expired"), "archive", "quiet"),
+    Status.CANCELLED: Badge(say("Cancelled"), "stop", "quiet"),
 }
-TIMED_OUT = Badge("Timed out", "alert", "bad")
-LOST = Badge("File lost", "alert", "bad")
+TIMED_OUT = Badge(say("Timed out"), "alert", "bad")
+LOST = Badge(say("File lost"), "alert", "bad")
 
 FILTER_LABELS: Mapping[Status, str] = {
-    Status.QUEUED: "Queued",
-    Status.PROCESSING: "Running",
-    Status.SUCCESS: "Ready",
-    Status.FAILED: "Failed",
-    Status.EXPIRED: "Expired",
-    Status.CANCELLED: "Cancelled",
+    Status.QUEUED: say("Queued"),
+    Status.PROCESSING: say("Running"),
+    Status.SUCCESS: say("Ready"),
+    Status.FAILED: say("Failed"),
+    Status.EXPIRED: say("Expired"),
+    Status.CANCELLED: say("Cancelled"),
 }
 """PENDING lasts milliseconds: nobody looks for it."""
 
 PHASES: Mapping[Phase, str] = {
-    Phase.COUNTING: "Counting the rows.",
-    Phase.READING: "Reading the data and writing the file.",
-    Phase.WRITING: "Finishing the file.",
-    Phase.UPLOADING: "Putting the file in its place.",
+    Phase.COUNTING: say("Counting the rows."),
+    Phase.READING: say("Reading the data and writing the file."),
+    Phase.WRITING: say("Finishing the file."),
+    Phase.UPLOADING: say("Putting the file in its place."),
 }
 
 HAPPENINGS: Mapping[str, Badge] = {
-    "export.created": Badge("Order taken", "dot", "quiet"),
-    "export.queued": Badge("Queued", "clock", "quiet"),
-    "export.started": Badge("Started", "running", "accent"),
-    "export.succeeded": Badge("Ready", "check", "good"),
-    "export.failed": Badge("Failed", "alert", "bad"),
-    "export.timed_out": Badge("Timed out", "alert", "bad"),
-    "export.expired": Badge("File removed", "archive", "quiet"),
-    "export.cancelled": Badge("Cancelled", "stop", "quiet"),
+    "export.created": Badge(say("Order taken"), "dot", "quiet"),
+    "export.queued": Badge(say("Queued"), "clock", "quiet"),
+    "export.started": Badge(say("Started"), "running", "accent"),
+    "export.succeeded": Badge(say("Ready"), "check", "good"),
+    "export.failed": Badge(say("Failed"), "alert", "bad"),
+    "export.timed_out": Badge(say("Timed out"), "alert", "bad"),
+    "export.expired": Badge(say("File removed"), "archive", "quiet"),
+    "export.cancelled": Badge(say("Cancelled"), "stop", "quiet"),
 }
 
 OPTION_LABELS: Mapping[str, str] = {
-    "bom": "Byte order mark",
-    "csv_text": "Text that looks like a formula",
-    "delimiter": "Between the columns",
-    "compression": "Compression",
-    "timezone": "Time zone",
+    "bom": say("Byte order mark"),
+    "csv_text": say("Text that looks like a formula"),
+    "delimiter": say("Between the columns"),
+    "compression": say("Compression"),
+    "timezone": say("Time zone"),
+    "columns": say("Columns"),
 }
 OPTION_VALUES: Mapping[tuple[str, Any], str] = {
-    ("bom", True): "Yes, for Excel",
-    ("bom", False): "No",
-    ("csv_text", "safe"): "Made harmless",
-    ("csv_text", "raw"): "As it is",
-    ("delimiter", ","): "Comma",
-    ("delimiter", ";"): "Semicolon",
-    ("delimiter", "\t"): "Tab",
-    ("compression", "none"): "None",
-    ("compression", "gzip"): "Gzip",
-    ("compression", "zstd"): "Zstandard",
+    ("bom", True): say("Yes, for Excel"),
+    ("bom", False): say("No"),
+    ("csv_text", "safe"): say("Made harmless"),
+    ("csv_text", "raw"): say("As it is"),
+    ("delimiter", ","): say("Comma"),
+    ("delimiter", ";"): say("Semicolon"),
+    ("delimiter", "\t"): say("Tab"),
+    ("compression", "none"): say("None"),
+    ("compression", "gzip"): say("Gzip"),
+    ("compression", "zstd"): say("Zstandard"),
 }
 
 
@@ -94,8 +98,53 @@ OUTCOMES: Mapping[Outcome | None, Badge] = {
     Outcome.FAILED: BADGES[Status.FAILED],
     Outcome.TIMED_OUT: TIMED_OUT,
     Outcome.CANCELLED: BADGES[Status.CANCELLED],
-    Outcome.HANDED_BACK: Badge("Handed back", "again", "quiet"),
+    Outcome.HANDED_BACK: Badge(say("Handed back"), "again", "quiet"),
 }
+
+
+WARNINGS: Mapping[str, Callable[[int], str]] = {
+    "INVALID_TEXT": lambda n: ngettext(
+        "{n} cell whose text was not valid Unicode; the bad characters were replaced by U+FFFD.",
+        "{n} cells whose text was not valid Unicode; the bad characters were replaced by U+FFFD.",
+        n,
+    ),
+    "NUL_REMOVED": lambda n: ngettext(
+        "{n} cell with NUL characters, which CSV readers stop at; the NULs were removed.",
+        "{n} cells with NUL characters, which CSV readers stop at; the NULs were removed.",
+        n,
+    ),
+    "NOT_FINITE": lambda n: ngettext(
+        "{n} cell that held NaN or an infinity, which JSON cannot hold; null was written.",
+        "{n} cells that held NaN or an infinity, which JSON cannot hold; null was written.",
+        n,
+    ),
+    "NOT_FINITE_AS_TEXT": lambda n: ngettext(
+        "{n} cell that held NaN or an infinity, which XLSX cannot hold; it was written as text.",
+        "{n} cells that held NaN or an infinity, which XLSX cannot hold; they were written as text.",
+        n,
+    ),
+    "DIGITS_AS_TEXT": lambda n: ngettext(
+        "{n} number of more than 15 digits, which XLSX would round; it was written as text.",
+        "{n} numbers of more than 15 digits, which XLSX would round; they were written as text.",
+        n,
+    ),
+    "CONTROL_REPLACED": lambda n: ngettext(
+        "{n} cell with characters that XLSX cannot hold; these were replaced by U+FFFD.",
+        "{n} cells with characters that XLSX cannot hold; these were replaced by U+FFFD.",
+        n,
+    ),
+    "COLUMN_AS_TEXT": lambda n: ngettext(
+        "{n} column with cells that do not fit the column's type; in Parquet all of the column is text.",
+        "{n} columns with cells that do not fit the column's type; in Parquet all of the column is text.",
+        n,
+    ),
+    "CELL_CUT": lambda n: ngettext(
+        "{n} cell longer than the 32,767 characters that XLSX holds; it was cut.",
+        "{n} cells longer than the 32,767 characters that XLSX holds; they were cut.",
+        n,
+    ),
+}
+"""By the code of the writer's warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,25 +184,25 @@ def headline(export: Export, position: int | None) -> str:
     """One sentence: what is going on, or what came of it."""
     match export.status:
         case Status.PENDING:
-            return "Your order is safe; it joins the queue in a moment."
+            return _("Your order is safe; it joins the queue in a moment.")
         case Status.QUEUED if export.retry_at is not None:
-            return "Waiting for the next attempt."
+            return _("Waiting for the next attempt.")
         case Status.QUEUED:
             return place(position)
         case Status.PROCESSING:
-            return PHASES[export.phase] if export.phase else "Opening the data source."
+            return _(PHASES[export.phase]) if export.phase else _("Opening the data source.")
         case Status.SUCCESS:
-            return "Your file is ready."
+            return _("Your file is ready.")
         case Status.FAILED | Status.EXPIRED:
-            return export.error.message if export.error else "The export did not finish."
+            return told_error(export.error) if export.error else _("The export did not finish.")
         case Status.CANCELLED:
-            return "This export was cancelled. Nothing was kept."
+            return _("This export was cancelled. Nothing was kept.")
 
 
 def place(position: int | None) -> str:
     if position is None:
-        return "In the queue."
-    return "Next in the queue." if position <= 1 else f"{ordinal(position)} in the queue."
+        return _("In the queue.")
+    return _("Next in the queue.") if position <= 1 else _("{ordinal} in the queue.", ordinal=ordinal(position))
 
 
 def format_title(name: str) -> str:
@@ -171,7 +220,7 @@ def short_params(export: Export, dataset: Dataset | None) -> str:
     """The parameters that were given, in one line."""
     given = [name for name, value in export.params.items() if value is not None and value != []]
     told = [_told_param(export, dataset, name) for name in given]
-    return " · ".join(f"{label}: {_cut(value)}" for label, value in told)
+    return " · ".join(f"{label}: {_cut(_(value))}" for label, value in told)
 
 
 def _told_param(export: Export, dataset: Dataset | None, name: str) -> tuple[str, str]:
@@ -183,9 +232,9 @@ def _told_param(export: Export, dataset: Dataset | None, name: str) -> tuple[str
 def told_value(value: Any, parameter: Parameter | None, labels: Mapping[str, str]) -> str:
     """`labels` are what its choices were called when they were ordered."""
     if value is None or value == []:
-        return "Any"
+        return say("Any")
     if isinstance(value, bool):
-        return "Yes" if value else "No"
+        return say("Yes") if value else say("No")
     if isinstance(value, list):
         return ", ".join(told_value(item, parameter, labels) for item in cast(list[Any], value))
     if value in labels:
@@ -196,20 +245,19 @@ def told_value(value: Any, parameter: Parameter | None, labels: Mapping[str, str
 
 
 def told_options(export: Export) -> list[tuple[str, str]]:
-    return [
-        (OPTION_LABELS.get(name, name), OPTION_VALUES.get((name, value), str(value)))
-        for name, value in export.options.items()
-    ]
+    return [(OPTION_LABELS.get(name, name), _told_option(name, value)) for name, value in export.options.items()]
+
+
+def _told_option(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, cast(list[Any], value)))
+    return OPTION_VALUES.get((name, value), str(value))
 
 
 def told_warning(warning: FormatWarning) -> str:
-    """`3 cells longer than … ; they were cut.`: the writer's sentence begins with what it counts."""
-    what, _, rest = warning.message.partition(" ")
-    if not what.endswith("s"):
-        return f"{warning.message} ({number(warning.count)} times)"
-    if warning.count == 1:
-        rest = rest.replace("; they were ", "; it was ")
-    return f"{counted(warning.count, what[:-1].lower())} {rest}"
+    """`3 cells longer than …; they were cut.`"""
+    counted = WARNINGS.get(warning.code)
+    return counted(warning.count) if counted else f"{warning.message} ({number(warning.count)})"
 
 
 def timeline(happened: Sequence[Event]) -> list[Step]:
@@ -225,21 +273,21 @@ def told_attempts(tries: Sequence[Attempt]) -> list[ToldAttempt]:
 
 
 def _told_attempt(attempt: Attempt) -> ToldAttempt:
-    detail = "Its worker was stopped; the next one went on at once."
+    detail = _("Its worker was stopped; the next one went on at once.")
     if attempt.outcome is not Outcome.HANDED_BACK:
-        detail = attempt.error.message if attempt.error else ""
+        detail = told_error(attempt.error) if attempt.error else ""
     return ToldAttempt(attempt, OUTCOMES[attempt.outcome], attempt.outcome or "running", detail)
 
 
 def _detail(event: Event) -> str:
     attempt, error = event.data.get("attempt", 0), event.data.get("error")
     if event.type == "export.started":
-        return f"Attempt {attempt}" if attempt > 1 else ""
+        return _("Attempt {n}", n=attempt) if attempt > 1 else ""
     is_lost = event.type == "export.expired" and error and error["code"] == FILE_LOST.code
     if error and (is_lost or event.type in {"export.failed", "export.timed_out"}):
-        return error["message"]
+        return told_error(ExportError(ErrorCode(error["code"]), error["message"], retriable=False))
     if event.type == "export.queued" and event.data.get("retry_at"):
-        return f"For attempt {attempt + 1}"
+        return _("For attempt {n}", n=attempt + 1)
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import func, select
 
@@ -15,9 +16,8 @@ from webapp.store.tables import client_acks, events
 MOST_AGAIN = 200
 NO_TIME = timedelta()
 MILLISECOND = timedelta(milliseconds=1)
-RECENT_EVENTS = 1000
-MOST_SHOWN = 20
-"""A page confirms that many of the newest events of its exports, looking back over so many of all events."""
+MOST_SHOWN = 100
+"""So many events one answer to a page brings at most, as many as it confirms in one batch."""
 
 
 async def add(
@@ -29,23 +29,21 @@ async def add(
     channel: str,
     at: datetime,
     held: Mapping[str, timedelta],
-) -> Sequence[timedelta]:
-    """The latencies of those that were not confirmed before: a second time changes nothing. `held` is taken off."""
+    connected: datetime | None,
+) -> tuple[int, Sequence[timedelta]]:
+    """How many were not confirmed before (a second time changes nothing), and the latencies of those among them that
+    are a measure. `held` is taken off."""
     if not acked:
-        return ()
-    rows = [
-        {
-            "event_id": event.id,
-            "user_id": user_id,
-            "client": client,
-            "channel": channel,
-            "acked_at": at,
-            "latency_ms": max(0, round((at - held.get(event.id, NO_TIME) - event.timestamp) / MILLISECOND)),
-        }
-        for event in acked
-    ]
-    new = store.insert_new(client_acks).values(rows).returning(client_acks.c.latency_ms)
-    return [row["latency_ms"] * MILLISECOND for row in await store.fetch_all(new)]
+        return 0, ()
+    rows: list[dict[str, Any]] = []
+    for event in acked:
+        latency = max(0, round((at - held.get(event.id, NO_TIME) - event.timestamp) / MILLISECOND))
+        is_measured = connected is None or latency * MILLISECOND <= at - connected
+        rows.append({"event_id": event.id, "user_id": user_id, "client": client, "channel": channel, "acked_at": at,
+                     "latency_ms": latency, "is_measured": int(is_measured)})  # fmt: skip
+    new = store.insert_new(client_acks).values(rows).returning(client_acks.c.latency_ms, client_acks.c.is_measured)
+    added = await store.fetch_all(new)
+    return len(added), [row["latency_ms"] * MILLISECOND for row in added if row["is_measured"]]
 
 
 async def unconfirmed(
@@ -78,18 +76,17 @@ async def unconfirmed(
     return [from_row(row) for row in await store.fetch_all(query)]
 
 
-async def shown(store: Store, versions: Mapping[str, int], *, cursor: int) -> Sequence[str]:
-    """Ids of the newest events that a page has to confirm when it shows these exports in these versions."""
+async def shown(store: Store, versions: Mapping[str, int], *, after: int) -> Sequence[str]:
+    """Ids of the events with a greater number than `after`, newest first, that a page takes in when it shows these
+    exports in these versions. They are few, and sorted here: a database might walk through everybody's to do so."""
     if not versions:
         return ()
-    query = (
-        select(events.c.id, events.c.export_id, events.c.version)
-        .where(events.c.export_id.in_(list(versions)), events.c.seq > cursor - RECENT_EVENTS)
-        .order_by(events.c.seq.desc())
-        .limit(MOST_SHOWN)
+    query = select(events.c.seq, events.c.id, events.c.export_id, events.c.version).where(
+        events.c.export_id.in_(list(versions)), events.c.seq > after
     )
     rows = await store.fetch_all(query)
-    return [row["id"] for row in rows if row["version"] <= versions[row["export_id"]]]
+    found = [(row["seq"], row["id"]) for row in rows if row["version"] <= versions[row["export_id"]]]
+    return [event_id for _, event_id in sorted(found, reverse=True)[:MOST_SHOWN]]
 
 
 async def newest(store: Store, export_id: str) -> Event | None:

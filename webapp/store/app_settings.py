@@ -20,6 +20,12 @@ async def get(store: Store, name: str) -> Any:
     return row["value"] if row else None
 
 
+async def get_text(rows: PlainSQL, name: str) -> str | None:
+    """As it is kept: what `move_on` compares."""
+    found = await rows.plain("SELECT value FROM settings WHERE name = :name", name=name)
+    return str(found[0][0]) if found else None
+
+
 async def put(store: Store, name: str, value: Any, *, at: datetime) -> None:
     """Inside a transaction."""
     await store.execute(store.insert_new(settings).values(name=name, value=value, updated_at=at))

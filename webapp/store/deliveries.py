@@ -21,10 +21,10 @@ from sqlalchemy import (
 )
 
 from webapp.domain.callbacks import Answer, Delivery, DeliveryAttempt, DeliveryState, ErrorClass
-from webapp.domain.events import Event
+from webapp.domain.events import AlertEvent, Event
 from webapp.domain.ids import new_id
 from webapp.store.database import Store
-from webapp.store.tables import deliveries, delivery_attempts, endpoints
+from webapp.store.tables import deliveries, delivery_attempts, endpoints, exports, users
 from webapp.store.types import Milliseconds
 
 ATTEMPTS_SHOWN = 100
@@ -34,7 +34,7 @@ ATTEMPTS_SHOWN = 100
 class DeliveryFilter:
     """Which deliveries are meant; what is not given does not matter. `since` is when they came to be owed.
 
-    With `of_its_own`, only those to the endpoints of their export alone.
+    With `of_its_own`, only those to the endpoints of their export alone, and the mails to its owner.
     """
 
     endpoint_id: str | None = None
@@ -96,7 +96,7 @@ def _pairs(found: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in found)
 
 
-async def add(store: Store, endpoint_ids: Sequence[str], event: Event, *, at: datetime) -> None:
+async def add(store: Store, endpoint_ids: Sequence[str], event: Event | AlertEvent, *, at: datetime) -> None:
     """Owed at once. One per event and endpoint: a unique constraint holds it."""
     if not endpoint_ids:
         return
@@ -106,7 +106,7 @@ async def add(store: Store, endpoint_ids: Sequence[str], event: Event, *, at: da
                 "id": new_id("dlv"),
                 "event_id": event.id,
                 "event_type": event.type,
-                "export_id": event.export_id,
+                "export_id": event.export_id if isinstance(event, Event) else None,
                 "endpoint_id": endpoint_id,
                 "state": DeliveryState.PENDING.value,
                 "created_at": at,
@@ -178,8 +178,9 @@ async def owe_again(
     return await store.fetch_all(query)
 
 
-async def cancel_pending(store: Store, endpoint_id: str, *, at: datetime) -> None:
-    """Also those that are being sent just now: what comes of them is not written any more."""
+async def cancel_pending(store: Store, endpoint_id: str, *, at: datetime, export_id: str | None = None) -> None:
+    """All of them, or those of one export; also those that are being sent just now: what comes of them is not written
+    any more."""
     query = (
         update(deliveries)
         .where(deliveries.c.endpoint_id == endpoint_id, deliveries.c.state == DeliveryState.PENDING.value)
@@ -191,7 +192,7 @@ async def cancel_pending(store: Store, endpoint_id: str, *, at: datetime) -> Non
             lease_until=None,
         )
     )
-    await store.execute(query)
+    await store.execute(query if export_id is None else query.where(deliveries.c.export_id == export_id))
 
 
 def _matches(chosen: DeliveryFilter) -> ColumnElement[bool]:
@@ -209,8 +210,10 @@ def _matches(chosen: DeliveryFilter) -> ColumnElement[bool]:
     if chosen.error is not None:
         conditions.append(deliveries.c.last_error == chosen.error.value)
     if chosen.of_its_own:
-        own = select(endpoints.c.id).where(endpoints.c.export_id == deliveries.c.export_id)
-        conditions.append(deliveries.c.endpoint_id.in_(own.correlate(deliveries)))
+        own = select(endpoints.c.id).where(endpoints.c.export_id == deliveries.c.export_id).correlate(deliveries)
+        mailed = select(users.c.email_endpoint).join(exports, exports.c.owner == users.c.id)
+        owners = mailed.where(exports.c.id == deliveries.c.export_id).correlate(deliveries)
+        conditions.append(or_(deliveries.c.endpoint_id.in_(own), deliveries.c.endpoint_id.in_(owners)))
     return and_(*conditions)
 
 

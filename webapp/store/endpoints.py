@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, delete, exists, func, insert, or_, select, text, update
 
 from webapp.domain.callbacks import Endpoint, EndpointSettings, Secret
+from webapp.domain.emails import SCHEME
 from webapp.sealing import Sealer, Unsealable
 from webapp.store.database import Store
 from webapp.store.tables import deliveries, endpoints, exports
@@ -139,9 +140,16 @@ async def names_of(store: Store, ids: Sequence[str]) -> dict[str, tuple[str, str
     return {row["id"]: (row["description"], row["url"]) for row in rows}
 
 
+async def resting(store: Store, ids: Sequence[str]) -> frozenset[str]:
+    """Those of them that are paused or disabled: nothing is sent to them. Nothing is opened here either."""
+    rests = or_(endpoints.c.paused_at.is_not(None), endpoints.c.disabled_at.is_not(None))
+    rows = await store.fetch_all(select(endpoints.c.id).where(endpoints.c.id.in_(ids), rests))
+    return frozenset(row["id"] for row in rows)
+
+
 async def list_registered(store: Store, sealer: Sealer) -> Sequence[Endpoint]:
     """Newest first, without those of single exports."""
-    query = select(endpoints).where(endpoints.c.export_id.is_(None), _is_there())
+    query = select(endpoints).where(_is_registered(), _is_there())
     rows = await store.fetch_all(query.order_by(endpoints.c.created_at.desc(), endpoints.c.id.desc()))
     return [from_row(row, sealer) for row in rows]
 
@@ -156,13 +164,13 @@ async def count_registered(store: Store) -> int:
     """Without those of single exports. Inside a transaction nobody else adds one until it ends."""
     if not store.is_sqlite:
         await store.fetch_one(text(f"SELECT pg_advisory_xact_lock({REGISTERING})"))
-    query = select(func.count()).where(endpoints.c.export_id.is_(None), _is_there())
+    query = select(func.count()).where(_is_registered(), _is_there())
     return int(await store.fetch_val(query))
 
 
 async def count_url(store: Store, url: str) -> int:
     """How many registered endpoints have exactly this URL."""
-    query = select(func.count()).where(endpoints.c.export_id.is_(None), endpoints.c.url == url, _is_there())
+    query = select(func.count()).where(_is_registered(), endpoints.c.url == url, _is_there())
     return int(await store.fetch_val(query))
 
 
@@ -247,12 +255,17 @@ async def set_sealed(store: Store, endpoint_id: str, values: Mapping[str, str | 
     await store.execute(update(endpoints).where(endpoints.c.id == endpoint_id).values(**values))
 
 
-async def interested(store: Store, export_id: str) -> Sequence[Mapping[str, Any]]:
-    """`id`, `event_types` and `datasets` of every endpoint that may want this export's events."""
+async def interested(store: Store, export_id: str | None) -> Sequence[Mapping[str, Any]]:
+    """`id`, `event_types` and `datasets` of every endpoint that may want this export's events, or those of none."""
     query = select(endpoints.c.id, endpoints.c.event_types, endpoints.c.datasets).where(
-        or_(endpoints.c.export_id.is_(None), endpoints.c.export_id == export_id), _is_there()
+        or_(_is_registered(), endpoints.c.export_id == export_id), _is_there()
     )
     return await store.fetch_all(query)
+
+
+def _is_registered() -> ColumnElement[bool]:
+    """By an admin: neither of a single export nor a person who is mailed."""
+    return endpoints.c.export_id.is_(None) & endpoints.c.url.not_like(f"{SCHEME}%")
 
 
 def _is_there() -> ColumnElement[bool]:

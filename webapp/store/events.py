@@ -1,4 +1,7 @@
-"""Rows of `events`: written in the transaction of the change they report, read by every channel."""
+"""Rows of `events`: written in the transaction of the change they report, read by every channel.
+
+Those of alerts have no export, owner and version; only callbacks carry them, so they are not among what is read here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Select, delete, func, insert, select
 
-from webapp.domain.events import Event, event_type, snapshot
+from webapp.domain.events import AlertEvent, Event, event_type, snapshot
 from webapp.domain.exports import Export
 from webapp.domain.ids import new_id
 from webapp.store.database import Store
@@ -48,17 +51,23 @@ async def record(store: Store, export: Export, *, at: datetime, base_url: str) -
     return replace(event, seq=seq)
 
 
+async def record_alert(store: Store, event_type: str, data: Mapping[str, Any], *, at: datetime) -> AlertEvent:
+    event = AlertEvent(new_id("evt"), event_type, at, data)
+    await store.execute(insert(events).values(id=event.id, type=event.type, timestamp=at, data=dict(data)))
+    return event
+
+
 async def get(store: Store, event_id: str) -> Event | None:
-    row = await store.fetch_one(select(events).where(events.c.id == event_id))
+    row = await store.fetch_one(_of_exports().where(events.c.id == event_id))
     return from_row(row) if row else None
 
 
 async def get_many(store: Store, ids: Sequence[str]) -> Sequence[Event]:
-    return [from_row(row) for row in await store.fetch_all(select(events).where(events.c.id.in_(ids)))]
+    return [from_row(row) for row in await store.fetch_all(_of_exports().where(events.c.id.in_(ids)))]
 
 
 async def at(store: Store, seq: int) -> Event | None:
-    row = await store.fetch_one(select(events).where(events.c.seq == seq))
+    row = await store.fetch_one(_of_exports().where(events.c.seq == seq))
     return from_row(row) if row else None
 
 
@@ -73,14 +82,15 @@ async def latest_seq(store: Store, owner: str | None = None) -> int:
 async def numbers(
     store: Store, *, owner: str | None = None, export_id: str | None = None, after: int, limit: int
 ) -> Sequence[tuple[int, datetime]]:
-    """As `page`, but only their numbers and times: that is read from an index, and much faster."""
+    """As `page`, but only their numbers and times: that is read from an index, and much faster. Those of events of
+    alerts may be among them."""
     query = _after(select(events.c.seq, events.c.timestamp), owner, export_id, after, limit)
     return [(row["seq"], row["timestamp"]) for row in await store.fetch_all(query)]
 
 
 async def numbered(store: Store, wanted: Iterable[int]) -> Sequence[Event]:
     """Oldest first; those that are no longer kept are left out."""
-    query = select(events).where(events.c.seq.in_(list(wanted))).order_by(events.c.seq)
+    query = _of_exports().where(events.c.seq.in_(list(wanted))).order_by(events.c.seq)
     return [from_row(row) for row in await store.fetch_all(query)]
 
 
@@ -88,7 +98,7 @@ async def page(
     store: Store, *, owner: str | None = None, export_id: str | None = None, after: int = 0, limit: int = 100
 ) -> Sequence[Event]:
     """Oldest first, with a number greater than `after`."""
-    query = _after(select(events), owner, export_id, after, limit)
+    query = _after(_of_exports(), owner, export_id, after, limit)
     return [from_row(row) for row in await store.fetch_all(query)]
 
 
@@ -101,13 +111,21 @@ def _after(query: AnySelect, owner: str | None, export_id: str | None, after: in
     return query
 
 
-async def purge(store: Store, *, before: datetime, limit: int) -> int:
+def _of_exports() -> Select[*tuple[Any, ...]]:
+    return select(events).where(events.c.export_id.is_not(None))
+
+
+async def purge(store: Store, *, before: datetime, limit: int, up_to: int | None = None) -> int:
     """Deletes the oldest events with their deliveries, a batch at a time; gives back how many.
 
-    An event that is still owed to somebody stays.
+    An event that is still owed to somebody stays, and one with a number beyond `up_to`. Found by their time and, of
+    its deliveries, by the event: SQLite takes no index for an expression.
     """
-    owed = select(deliveries.c.id).where(deliveries.c.event_id == events.c.id, deliveries.c.state == "pending")
-    oldest = select(events.c.seq).where(events.c.timestamp < before, ~owed.exists()).order_by(events.c.seq).limit(limit)
+    owed = select(deliveries.c.id).where(deliveries.c.event_id == events.c.id, deliveries.c.state + "" == "pending")
+    oldest = select(events.c.seq).where(events.c.timestamp < before, ~owed.exists())
+    if up_to is not None:
+        oldest = oldest.where(events.c.seq <= up_to)
+    oldest = oldest.order_by(events.c.timestamp).limit(limit)
     rows = await store.fetch_all(
         delete(events).where(events.c.seq.in_(oldest.scalar_subquery())).returning(events.c.seq)
     )

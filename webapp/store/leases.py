@@ -1,7 +1,6 @@
 """Leases on deliveries: which of them are owed now, who is sending them, and what came of it.
 
-Plain SQL, because it runs for every request that is sent: many rows travel as one JSON parameter, which costs a
-twentieth of what as many bound values do. Times in it are milliseconds since 1970.
+Plain SQL, because it runs for every request that is sent. Times in it are milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -15,14 +14,16 @@ import msgspec
 from sqlalchemy import select
 
 from webapp.domain.callbacks import ErrorClass
-from webapp.store.database import PlainSQL, Store, json_rows
+from webapp.domain.workers import Queue
+from webapp.store.database import ROWS, PlainSQL, Store, json_rows
+from webapp.store.pauses import goes_on
 from webapp.store.tables import endpoints
 from webapp.store.types import from_milliseconds, to_milliseconds
 
 SECOND = 1000
 DUE = 4
 """Where `rooms` tells since when something is owed."""
-IS_THERE = "e.deleted_at IS NULL AND e.disabled_at IS NULL AND e.paused_at IS NULL"
+IS_THERE = f"e.deleted_at IS NULL AND e.disabled_at IS NULL AND e.paused_at IS NULL AND {goes_on(Queue.CALLBACKS)}"
 IS_FREE = "(d.lease_until IS NULL OR d.lease_until <= :now)"
 IS_OWED = f"d.state = 'pending' AND d.next_attempt_at IS NOT NULL AND {IS_FREE}"
 STILL_PENDING = "deliveries.state || '' = 'pending'"
@@ -66,7 +67,7 @@ async def lock_owed(store: PlainSQL, at: datetime) -> Sequence[str] | None:
 
 
 async def count_owed(store: PlainSQL, at: datetime, *, due_before: datetime) -> int:
-    """Those that nobody is sending, of endpoints that are neither paused nor disabled."""
+    """Those that nobody is sending, of endpoints that are neither paused nor disabled. None while all are paused."""
     [[count]] = await store.plain(
         f"SELECT count(*) FROM deliveries d JOIN endpoints e ON e.id = d.endpoint_id "
         f"WHERE {IS_THERE} AND {IS_OWED} AND d.next_attempt_at < :before",
@@ -176,8 +177,8 @@ async def begin(store: PlainSQL, attempts: Sequence[Mapping[str, Any]]) -> None:
     """Adds attempts that are about to start; `request_headers` as JSON text."""
     names = ", ".join(BEGUN)
     chosen = ", ".join(f"r.{name}" for name in BEGUN)
-    query = f"INSERT INTO delivery_attempts ({names}) SELECT {chosen} FROM {json_rows(store, **BEGUN)}"
-    await store.plain(query, rows=_json(attempts))
+    query = f"INSERT INTO delivery_attempts ({names}) SELECT {chosen} FROM {ROWS}"
+    await store.plain_rows(query, attempts, BEGUN)
 
 
 ENDED = {
@@ -189,17 +190,16 @@ ENDED = {
     "response_body": "text",
     "is_cut": "integer",
     "duration_ms": "integer",
+    "outcome": "text",
+    "latency_ms": "bigint",
 }
 
 
 async def end(store: PlainSQL, attempts: Sequence[Mapping[str, Any]]) -> None:
     """Writes what came of attempts that have no end yet; one that was given up keeps what it was given."""
     chosen = ", ".join(f"{name} = r.{name}" for name in ENDED if name != "id")
-    query = (
-        f"UPDATE delivery_attempts AS a SET {chosen} FROM {json_rows(store, **ENDED)} "
-        "WHERE a.id = r.id AND a.finished_at IS NULL"
-    )
-    await store.plain(query, rows=_json(attempts))
+    query = f"UPDATE delivery_attempts AS a SET {chosen} FROM {ROWS} WHERE a.id = r.id AND a.finished_at IS NULL"
+    await store.plain_rows(query, attempts, ENDED)
 
 
 SETTLED = {
@@ -219,11 +219,12 @@ async def settle(store: PlainSQL, changes: Sequence[Mapping[str, Any]]) -> Mappi
     """Writes deliveries whose lease, by token and attempt, is still ours, and gives it back. Their states by id."""
     written = ", ".join(f"{name} = r.{name}" for name in SETTLED if name not in ("id", "token", "attempts"))
     query = (
-        f"UPDATE deliveries SET {written}, lease_token = NULL, lease_until = NULL FROM {json_rows(store, **SETTLED)} "
+        f"UPDATE deliveries SET {written}, lease_token = NULL, lease_until = NULL FROM {ROWS} "
         "WHERE deliveries.id = r.id AND deliveries.lease_token = r.token AND deliveries.attempts = r.attempts "
-        f"AND {STILL_PENDING} RETURNING deliveries.id, deliveries.state"
+        f"AND {STILL_PENDING}"
     )
-    return {str(id): str(state) for id, state in await store.plain(query, rows=_json(changes))}
+    ours = await store.plain_rows(query, changes, SETTLED, changed="deliveries.id")
+    return {change["id"]: str(change["state"]) for change in changes if change["id"] in ours}
 
 
 async def renew(store: PlainSQL, ids: Sequence[str], token: str, *, until: datetime) -> None:
@@ -268,8 +269,8 @@ async def write_health(store: PlainSQL, changes: Sequence[Mapping[str, Any]]) ->
     """`id` and the columns of HEALTH, times as datetimes."""
     kinds = dict.fromkeys(MOMENTS, "bigint") | {"failures_in_row": "integer", "disabled_reason": "text"}
     written = ", ".join(f"{name} = r.{name}" for name in HEALTH)
-    query = f"UPDATE endpoints AS e SET {written} FROM {json_rows(store, id='text', **kinds)} WHERE e.id = r.id"
-    await store.plain(query, rows=_json([_in_milliseconds(change) for change in changes]))
+    query = f"UPDATE endpoints AS e SET {written} FROM {ROWS} WHERE e.id = r.id"
+    await store.plain_rows(query, [_in_milliseconds(change) for change in changes], {"id": "text", **kinds})
 
 
 def _in_milliseconds(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-
-import msgspec
+from functools import lru_cache
 
 from webapp.domain.events import TERMINAL_TYPES, Event
 from webapp.domain.tallies import Metric, observations_of
-from webapp.store import app_settings
-from webapp.store.database import PlainSQL, json_rows
-from webapp.store.tallies import SEPARATOR
+from webapp.store.database import PlainSQL
+from webapp.store.tallies import SEPARATOR, add_up
 from webapp.store.types import EPOCH, from_milliseconds, to_milliseconds
 
 KEPT: Mapping[timedelta, timedelta] = {
@@ -25,12 +23,26 @@ KEPT: Mapping[timedelta, timedelta] = {
 }
 """The lengths of periods, and how long the rows of each are kept."""
 SECOND = timedelta(seconds=1)
+LATE_COMMITS = timedelta(seconds=10)
+"""What happened may be committed so much later than its time says; after that nobody waits for it."""
 
 ENDED = "ended"
 """Attempts that ended, by dataset and the type of the event that said so."""
-COPIED = (Metric.NOTIFICATION_LATENCY, Metric.DELIVERIES)
-"""What is copied from the running totals: nothing else says when it happened."""
-POSITION = "monitored_tallies"
+STREAMS, SLOTS = "streams", "slots"
+"""How many there were, added up over the looks at them; LOOKS is how often it was looked."""
+LOOKS = "looks"
+LABELS: Mapping[str, tuple[str, ...]] = {
+    Metric.QUEUE_TIME: ("dataset",),
+    Metric.EXECUTION_TIME: ("dataset",),
+    ENDED: ("dataset", "type"),
+    Metric.NOTIFICATION_LATENCY: ("channel", "dataset"),
+    Metric.DELIVERIES: ("outcome", "reason", "dataset", "endpoint"),
+    STREAMS: ("kind",),
+    SLOTS: ("state",),
+    LOOKS: ("of",),
+}
+"""`endpoint` is an id where a request failed; empty for those of single exports, of which there is no end."""
+POSITION = "monitored_until"
 
 Key = tuple[str, str, int]
 """Metric, labels as one text, and the number of the bucket."""
@@ -42,7 +54,7 @@ class Sum:
 
     began_at: datetime
     metric: str
-    labels: tuple[str, ...]
+    labels: Mapping[str, str]
     bucket: int
     count: int
 
@@ -76,7 +88,7 @@ async def add_events(rows: PlainSQL, events: Iterable[Event]) -> None:
 
 
 async def add(rows: PlainSQL, found: Mapping[datetime, Mapping[Key, int]]) -> None:
-    """Inside a transaction: how often at which time. In one order always, so that two never wait for each other."""
+    """Inside a transaction: how often at which time."""
     sums: Counter[tuple[int, int, str, str, int]] = Counter()
     for at, counts in found.items():
         for span in KEPT:
@@ -85,46 +97,8 @@ async def add(rows: PlainSQL, found: Mapping[datetime, Mapping[Key, int]]) -> No
                 sums[span // SECOND, began_at, *key] += count
     if not sums:
         return
-    names = ("span", "began_at", "metric", "labels", "bucket", "count")
-    given = [dict(zip(names, (*key, count), strict=True)) for key, count in sorted(sums.items())]
-    source = json_rows(
-        rows, span="integer", began_at="bigint", metric="text", labels="text", bucket="integer", count="bigint"
-    )
-    await rows.plain(
-        "INSERT INTO tallies_over_time (span, began_at, metric, labels, bucket, count) "
-        f"SELECT r.span, r.began_at, r.metric, r.labels, r.bucket, r.count FROM {source} WHERE true "
-        "ON CONFLICT (span, began_at, metric, labels, bucket) "
-        "DO UPDATE SET count = tallies_over_time.count + excluded.count",
-        rows=msgspec.json.encode(given).decode(),
-    )
-
-
-async def copied_totals(rows: PlainSQL) -> dict[Key, int]:
-    metrics = ", ".join(f"'{metric.value}'" for metric in COPIED)
-    found = await rows.plain(
-        f"SELECT metric, labels, bucket, count FROM tallies WHERE metric IN ({metrics}) ORDER BY metric, labels, bucket"
-    )
-    return {(metric, labels, bucket): count for metric, labels, bucket, count in found}
-
-
-async def copied_before(rows: PlainSQL) -> str | None:
-    """The totals that were copied last, as `written` writes them; None when none ever were."""
-    found = await rows.plain("SELECT value FROM settings WHERE name = :name", name=POSITION)
-    return found[0][0] if found else None
-
-
-def written(totals: Mapping[Key, int]) -> str:
-    return msgspec.json.encode([(*key, count) for key, count in totals.items()]).decode()
-
-
-def read(text: str | None) -> dict[Key, int]:
-    rows = msgspec.json.decode(text or "[]", type=list[tuple[str, str, int, int]])
-    return {(metric, labels, bucket): count for metric, labels, bucket, count in rows}
-
-
-async def move_on(rows: PlainSQL, before: str | None, after: str, *, at: datetime) -> bool:
-    """Inside a transaction: these totals are copied by us. False when somebody else was first."""
-    return await app_settings.move_on(rows, POSITION, before or "", after, at=at)
+    keys = {"span": "integer", "began_at": "bigint", "metric": "text", "labels": "text", "bucket": "integer"}
+    await add_up(rows, "tallies_over_time", keys, ("count",), [(*key, count) for key, count in sums.items()])
 
 
 async def purge(rows: PlainSQL, *, now: datetime) -> None:
@@ -144,10 +118,16 @@ async def since(rows: PlainSQL, began_at: datetime, *, span: timedelta) -> Seque
         span=span // SECOND,
         since=to_milliseconds(began_at),
     )
+    begins = {began: from_milliseconds(began) for began in {row[0] for row in found}}
     return [
-        Sum(from_milliseconds(began), metric, tuple(labels.split(SEPARATOR)), bucket, count)
+        Sum(begins[began], metric, _named(metric, labels), bucket, count)
         for began, metric, labels, bucket, count in found
     ]
+
+
+@lru_cache(10_000)
+def _named(metric: str, labels: str) -> Mapping[str, str]:
+    return dict(zip(LABELS[metric], labels.split(SEPARATOR), strict=True))
 
 
 async def running(rows: PlainSQL, *, limit: int) -> Sequence[Running]:
@@ -162,3 +142,25 @@ async def running(rows: PlainSQL, *, limit: int) -> Sequence[Running]:
         Running(id, dataset, worker, from_milliseconds(began), None if beat is None else from_milliseconds(beat))
         for id, dataset, worker, began, beat in found
     ]
+
+
+async def is_version_known(rows: PlainSQL, version: str) -> bool:
+    return bool(await rows.plain("SELECT 1 FROM versions WHERE version = :version", version=version))
+
+
+async def note_version(rows: PlainSQL, version: str, *, at: datetime) -> None:
+    """The first time counts."""
+    await rows.plain(
+        "INSERT INTO versions (version, first_ran_at) VALUES (:version, :at) ON CONFLICT (version) DO NOTHING",
+        version=version,
+        at=to_milliseconds(at),
+    )
+
+
+async def versions_since(rows: PlainSQL, moment: datetime) -> Sequence[tuple[datetime, str]]:
+    """When which version first ran, oldest first."""
+    found = await rows.plain(
+        "SELECT first_ran_at, version FROM versions WHERE first_ran_at >= :since ORDER BY first_ran_at, version",
+        since=to_milliseconds(moment),
+    )
+    return [(from_milliseconds(at), version) for at, version in found]

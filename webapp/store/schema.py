@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,15 @@ LOCK = 7_226_901
 class OutdatedSchema(Exception):
     """The database is not at the version this release needs."""
 
-    def __init__(self, current: str | None, head: str) -> None:
+    def __init__(self, name: str | None, current: str | None, head: str) -> None:
+        """`name` is the path of a SQLite file: that tells who runs a command in the wrong folder."""
         found = f"is at version {current}" if current else "has no tables yet"
-        super().__init__(f"The database {found}, this release needs {head}. Run: exportdesk migrate")
+        super().__init__(f"The database {name} {found}, this release needs {head}. Run: exportdesk migrate")
 
 
+@cache
 def head_version() -> str:
+    """Read once: the migrations of a running release do not change."""
     head = ScriptDirectory(str(MIGRATIONS)).get_current_head()
     assert head is not None
     return head
@@ -44,7 +48,7 @@ async def require_current_schema(url: str) -> None:
     """Raises OutdatedSchema unless the schema is exactly what this release needs."""
     current = await _run(url, _current)
     if current != head_version():
-        raise OutdatedSchema(current, head_version())
+        raise OutdatedSchema(make_url(url).database, current, head_version())
 
 
 def _upgrade(connection: Connection) -> None:

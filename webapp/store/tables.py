@@ -36,6 +36,13 @@ users = Table(
     Column("password_hash", Text),
     Column("created_at", Milliseconds, nullable=False),
     Column("disabled_at", Milliseconds),
+    Column("language", Text),
+    Column("timezone", Text),
+    Column("email", Text),
+    Column("email_always", Integer),
+    Column("email_endpoint", Text),
+    Column("email_language", Text),
+    Index("ix_users_folded_name", text("lower(name)"), unique=True),
 )
 
 sessions = Table(
@@ -46,7 +53,12 @@ sessions = Table(
     Column("user_id", Text, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
     Column("created_at", Milliseconds, nullable=False),
     Column("expires_at", Milliseconds, nullable=False),
+    Column("last_seen_at", Milliseconds),
+    Column("agent", Text),
+    Column("address", Text),
+    Column("entrance", Text),
     Index("ix_sessions_expires_at", "expires_at"),
+    Index("ix_sessions_user_id", "user_id"),
 )
 
 api_tokens = Table(
@@ -61,7 +73,57 @@ api_tokens = Table(
     Column("expires_at", Milliseconds),
     Column("revoked_at", Milliseconds),
     Column("last_used_at", Milliseconds),
+    Column("scopes", Json),
     Index("ix_api_tokens_user_id", "user_id"),
+)
+
+groups = Table(
+    "groups",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("created_at", Milliseconds, nullable=False),
+)
+
+group_members = Table(
+    "group_members",
+    metadata,
+    Column("group_id", Text, ForeignKey("groups.id", ondelete="CASCADE"), nullable=False),
+    Column("user_id", Text, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    PrimaryKeyConstraint("group_id", "user_id"),
+    Index("ix_group_members_user_id", "user_id"),
+)
+
+granted_datasets = Table(
+    "granted_datasets",
+    metadata,
+    Column("dataset", Text, primary_key=True),
+    Column("since", Milliseconds, nullable=False),
+)
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("dataset", Text, ForeignKey("granted_datasets.dataset", ondelete="CASCADE"), nullable=False),
+    Column("user_id", Text, ForeignKey("users.id", ondelete="CASCADE")),
+    Column("group_id", Text, ForeignKey("groups.id", ondelete="CASCADE")),
+    Column("created_at", Milliseconds, nullable=False),
+    UniqueConstraint("dataset", "user_id"),
+    UniqueConstraint("dataset", "group_id"),
+    Index("ix_grants_user_id", "user_id"),
+    Index("ix_grants_group_id", "group_id"),
+)
+
+identities = Table(
+    "identities",
+    metadata,
+    Column("issuer", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("user_id", Text, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    Column("created_at", Milliseconds, nullable=False),
+    PrimaryKeyConstraint("issuer", "subject"),
+    Index("ix_identities_user_id", "user_id"),
 )
 
 exports = Table(
@@ -97,16 +159,82 @@ exports = Table(
     Column("warnings", Json, nullable=False),
     Column("labels", Json),
     Column("lane", Text),
+    Column("name", Text),
+    Column("note", Text),
+    Column("notify", Text),
     Index("ix_exports_owner_created", "owner", "created_at", "id"),
     Index("ix_exports_created", "created_at", "id"),
     Index("ix_exports_owner_status_created", "owner", "status", "created_at", "id"),
     Index("ix_exports_owner_started", "owner", "started_at"),
     Index("ix_exports_status_created", "status", "created_at", "id"),
+    Index("ix_exports_dataset_created", "dataset", "created_at", "id"),
+    Index("ix_exports_owner_dataset_created", "owner", "dataset", "created_at", "id"),
+    Index("ix_exports_format_created", "format", "created_at", "id"),
+    Index("ix_exports_owner_format_created", "owner", "format", "created_at", "id"),
     Index("ix_exports_status_queued", "status", "queued_at", "id"),
     Index("ix_exports_past_runs", "dataset", "format", "status", "completed_at"),
     Index("ix_exports_file_expires", "file_expires_at", sqlite_where=text("file_expires_at IS NOT NULL"),
           postgresql_where=text("file_expires_at IS NOT NULL")),
 )  # fmt: skip
+
+export_shares = Table(
+    "export_shares",
+    metadata,
+    Column("export_id", Text, ForeignKey("exports.id", ondelete="CASCADE"), nullable=False),
+    Column("user_id", Text, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    Column("shared_by", Text, ForeignKey("users.id", ondelete="SET NULL")),
+    Column("note", Text, nullable=False),
+    Column("created_at", Milliseconds, nullable=False),
+    Column("seen_at", Milliseconds),
+    Column("downloads", Integer, nullable=False),
+    Column("downloaded_at", Milliseconds),
+    PrimaryKeyConstraint("export_id", "user_id"),
+    Index("ix_export_shares_user_id", "user_id", "seen_at"),
+    Index("ix_export_shares_shared_by", "shared_by"),
+)
+
+saved_orders = Table(
+    "saved_orders",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("params", Json, nullable=False),
+    Column("labels", Json, nullable=False),
+    Column("format", Text, nullable=False),
+    Column("options", Json, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("created_at", Milliseconds, nullable=False),
+    Column("updated_at", Milliseconds, nullable=False),
+    Column("deleted_at", Milliseconds),
+    Column("ordered_at", Milliseconds),
+    Column("export_id", Text),
+    Index("ix_saved_orders_owner_name", "owner", "name", unique=True, sqlite_where=text("deleted_at IS NULL"),
+          postgresql_where=text("deleted_at IS NULL")),
+    Index("ix_saved_orders_deleted", "deleted_at"),
+)  # fmt: skip
+
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("saved_order_id", Text, ForeignKey("saved_orders.id", ondelete="CASCADE"), primary_key=True),
+    Column("cron", Text, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("next_at", Milliseconds),
+    Column("retry_at", Milliseconds),
+    Column("paused_at", Milliseconds),
+    Column("stopped_at", Milliseconds),
+    Column("stop", Text),
+    Column("failures", Integer, nullable=False),
+    Column("due_at", Milliseconds),
+    Column("export_id", Text),
+    Column("outcome", Text),
+    Column("created_at", Milliseconds, nullable=False),
+    Column("updated_at", Milliseconds, nullable=False),
+    Index("ix_schedules_next", "next_at"),
+    Index("ix_schedules_outcome", "outcome", "due_at"),
+)
 
 attempts = Table(
     "attempts",
@@ -140,9 +268,9 @@ events = Table(
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("id", Text, nullable=False, unique=True),
     Column("type", Text, nullable=False),
-    Column("export_id", Text, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("version", Integer, nullable=False),
+    Column("export_id", Text),
+    Column("owner", Text),
+    Column("version", Integer),
     Column("timestamp", Milliseconds, nullable=False),
     Column("data", Json, nullable=False),
     UniqueConstraint("export_id", "version"),
@@ -189,7 +317,7 @@ deliveries = Table(
     Column("id", Text, primary_key=True),
     Column("event_id", Text, ForeignKey("events.id", ondelete="CASCADE"), nullable=False),
     Column("event_type", Text, nullable=False),
-    Column("export_id", Text, nullable=False),
+    Column("export_id", Text),
     Column("endpoint_id", Text, ForeignKey("endpoints.id", ondelete="CASCADE"), nullable=False),
     Column("state", Text, nullable=False),
     Column("created_at", Milliseconds, nullable=False),
@@ -232,9 +360,13 @@ delivery_attempts = Table(
     Column("response_body", Text),
     Column("is_cut", Integer),
     Column("duration_ms", Integer),
+    Column("outcome", Text),
+    Column("latency_ms", BigInteger),
     UniqueConstraint("delivery_id", "number"),
     Index("ix_delivery_attempts_endpoint_started", "endpoint_id", "started_at"),
-)
+    Index("ix_delivery_attempts_finished", "finished_at", sqlite_where=text("finished_at IS NOT NULL"),
+          postgresql_where=text("finished_at IS NOT NULL")),
+)  # fmt: skip
 
 inspectors = Table(
     "inspectors",
@@ -274,6 +406,7 @@ client_acks = Table(
     Column("channel", Text, nullable=False),
     Column("acked_at", Milliseconds, nullable=False),
     Column("latency_ms", BigInteger, nullable=False),
+    Column("is_measured", Integer),
     PrimaryKeyConstraint("event_id", "user_id", "client"),
     Index("ix_client_acks_user_client_acked", "user_id", "client", "acked_at"),
     Index("ix_client_acks_acked", "acked_at"),
@@ -312,6 +445,31 @@ tallies_over_time = Table(
     Column("bucket", Integer, nullable=False),
     Column("count", BigInteger, nullable=False),
     PrimaryKeyConstraint("span", "began_at", "metric", "labels", "bucket"),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("queues", Json, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("slots_taken", Integer, nullable=False),
+    Column("sending", Integer, nullable=False),
+    Column("memory", BigInteger, nullable=False),
+    Column("started_at", Milliseconds, nullable=False),
+    Column("heartbeat_at", Milliseconds, nullable=False),
+    Column("drain_until", Milliseconds),
+    Column("ended_at", Milliseconds),
+)
+
+versions = Table(
+    "versions",
+    metadata,
+    Column("version", Text, primary_key=True),
+    Column("first_ran_at", Milliseconds, nullable=False),
 )
 
 settings = Table(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-
-import msgspec
+from typing import Any
 
 from webapp.domain.tallies import Metric, Observation
 from webapp.store import app_settings
-from webapp.store.database import PlainSQL, json_rows
+from webapp.store.database import ROWS, PlainSQL
 
 MILLISECOND = timedelta(milliseconds=1)
 SEPARATOR = "\x1f"
@@ -29,7 +28,7 @@ class Series:
 
 
 async def add(rows: PlainSQL, observations: Iterable[Observation]) -> None:
-    """Inside a transaction. In one order always, so that two of them never wait for each other."""
+    """Inside a transaction."""
     found: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0])
     for one in observations:
         sums = found[one.metric.value, SEPARATOR.join(one.labels), one.bucket]
@@ -37,17 +36,23 @@ async def add(rows: PlainSQL, observations: Iterable[Observation]) -> None:
         sums[1] += 0 if one.time is None else round(one.time / MILLISECOND)
     if not found:
         return
-    given = [
-        {"metric": metric, "labels": labels, "bucket": bucket, "count": count, "milliseconds": milliseconds}
-        for (metric, labels, bucket), (count, milliseconds) in sorted(found.items())
-    ]
-    source = json_rows(rows, metric="text", labels="text", bucket="integer", count="bigint", milliseconds="bigint")
-    await rows.plain(
-        "INSERT INTO tallies (metric, labels, bucket, count, milliseconds) "
-        f"SELECT r.metric, r.labels, r.bucket, r.count, r.milliseconds FROM {source} WHERE true "
-        "ON CONFLICT (metric, labels, bucket) DO UPDATE SET count = tallies.count + excluded.count, "
-        "milliseconds = tallies.milliseconds + excluded.milliseconds",
-        rows=msgspec.json.encode(given).decode(),
+    keys = {"metric": "text", "labels": "text", "bucket": "integer"}
+    await add_up(rows, "tallies", keys, ("count", "milliseconds"), [(*key, *sums) for key, sums in found.items()])
+
+
+async def add_up(
+    rows: PlainSQL, table: str, keys: Mapping[str, str], sums: Sequence[str], found: Iterable[tuple[Any, ...]]
+) -> None:
+    """Adds to the sums under these keys, or begins them. `keys`: the columns and their types; `found`: their values,
+    then those of the sums. In one order always, so that two never wait for each other."""
+    names = (*keys, *sums)
+    given = [dict(zip(names, row, strict=True)) for row in sorted(found)]
+    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in sums)
+    await rows.plain_rows(
+        f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(f'r.{name}' for name in names)} "
+        f"FROM {ROWS} WHERE true ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {added}",
+        given,
+        {**keys, **dict.fromkeys(sums, "bigint")},
     )
 
 

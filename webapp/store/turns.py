@@ -9,8 +9,10 @@ from sqlalchemy import select, text, update
 
 from webapp.domain.exports import Export, Lane, Status
 from webapp.domain.turns import Waiting, aged_before
+from webapp.domain.workers import Queue
 from webapp.store.database import Store
 from webapp.store.exports import from_row, get
+from webapp.store.pauses import goes_on
 from webapp.store.tables import exports
 from webapp.store.types import from_milliseconds, to_milliseconds
 
@@ -18,12 +20,13 @@ CLAIMS_LOCK = 0x6578706F
 """Of PostgreSQL's advisory locks, the one that claims take where a limit counts exports of several people."""
 
 
+GOES_ON = goes_on(Queue.EXPORTS)
 NEXT = """
 WITH waiting AS (
     SELECT id, owner, queued_at,
         CASE WHEN lane = 'small' OR queued_at <= :aged_before THEN 0 ELSE 1 END AS lets_go_first
     FROM exports
-    WHERE status = 'QUEUED' AND (retry_at IS NULL OR retry_at <= :at) {only}
+    WHERE status = 'QUEUED' AND (retry_at IS NULL OR retry_at <= :at) AND {goes_on} {only}
 ), lines AS (
     SELECT id, owner, queued_at, lets_go_first,
         row_number() OVER (PARTITION BY owner ORDER BY lets_go_first, queued_at, id) AS nth
@@ -55,7 +58,7 @@ async def next_claimable(
     full: frozenset[str] = frozenset(),
     lane: Lane | None = None,
 ) -> Export | None:
-    """The export whose turn it is. `full`: datasets that may not have another one running.
+    """The export whose turn it is; None while exports are paused. `full`: datasets that may not have one more running.
 
     Of the lane of small exports, a person may have one running beside as many others as they may.
     """
@@ -64,7 +67,7 @@ async def next_claimable(
     if lane is not None:
         only += f" AND lane = '{lane.value}'"
     rows = await store.plain(
-        NEXT.format(only=only, beside=ONE_SMALL_BESIDE if lane is Lane.SMALL else ""),
+        NEXT.format(goes_on=GOES_ON, only=only, beside=ONE_SMALL_BESIDE if lane is Lane.SMALL else ""),
         at=to_milliseconds(at),
         aged_before=to_milliseconds(aged_before(at)),
         most=max_running_per_user,
@@ -111,11 +114,11 @@ async def served(store: Store) -> dict[str, datetime]:
     return {owner: from_milliseconds(started_at) for owner, started_at in rows if started_at is not None}
 
 
-UNSIZED = """
+UNSIZED = f"""
 SELECT id FROM (
     SELECT id, queued_at, lane, count(lane) OVER (PARTITION BY owner) AS known
     FROM exports
-    WHERE status = 'QUEUED' AND (retry_at IS NULL OR retry_at <= :at)
+    WHERE status = 'QUEUED' AND (retry_at IS NULL OR retry_at <= :at) AND {GOES_ON}
 ) AS line
 WHERE lane IS NULL
 ORDER BY known, queued_at DESC, id DESC
@@ -124,7 +127,7 @@ LIMIT 1
 
 
 async def unsized(store: Store, *, at: datetime) -> Export | None:
-    """Of what waits and nobody knows the size of: of the person of whom fewest are known, the newest."""
+    """Of what waits and nobody knows the size of: of whom fewest are known, the newest one. None while paused."""
     rows = await store.plain(UNSIZED, at=to_milliseconds(at))
     return await get(store, rows[0][0]) if rows else None
 

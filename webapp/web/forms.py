@@ -9,9 +9,10 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 
 from webapp.domain.errors import FieldError
-from webapp.domain.limits import LIST_ITEMS
+from webapp.domain.limits import COLUMNS_MOST, LIST_ITEMS
+from webapp.language import gettext
 
-MAX_FIELDS = LIST_ITEMS + 200
+MAX_FIELDS = LIST_ITEMS + COLUMNS_MOST + 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def messages_by_field(errors: Iterable[FieldError]) -> dict[str, str]:
     """All that is wrong with a field, as one text."""
     messages: dict[str, str] = {}
     for error in errors:
-        text = sentence(error.message)
+        text = sentence(gettext(error.message))
         messages[error.field] = f"{messages[error.field]} {text}" if error.field in messages else text
     return messages
 
@@ -68,4 +69,4 @@ def messages_by_field(errors: Iterable[FieldError]) -> dict[str, str]:
 def sentence(text: str) -> str:
     """With a capital letter and a full stop."""
     text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "?", "!")) else text + "."
+    return text if text.endswith((".", "?", "!", "。", "？", "！")) else text + "."

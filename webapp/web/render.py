@@ -10,28 +10,16 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from webapp import language
+from webapp.folders import static_folder, template_folder
+from webapp.language import Language
 from webapp.web import flash, words
 from webapp.web.context import resources, viewer_or_none
 from webapp.web.edge import with_prefix
-
-PACKAGE = Path(__file__).resolve().parent.parent
-
-
-def _folder(name: str) -> Path:
-    """Inside the package when it was installed from a wheel, else beside it."""
-    inside = PACKAGE / name
-    return inside if inside.is_dir() else PACKAGE.parent / name
-
-
-def template_folder() -> Path:
-    return _folder("templates")
-
-
-def static_folder() -> Path:
-    return _folder("static")
 
 
 def static_url(name: str) -> str:
@@ -49,11 +37,36 @@ def _digest(path: Path, modified: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
+def words_url() -> str | None:
+    """Where scripts find their sentences in the language in force; those in English they have already."""
+    return _words_url(language.current())
+
+
+@lru_cache
+def _words_url(spoken: Language) -> str | None:
+    digest = hashlib.sha256(repr(spoken.of_scripts).encode()).hexdigest()[:12]
+    return f"/words/{spoken.tag}.js?v={digest}" if spoken.of_scripts else None
+
+
+def link(url: str, text: str) -> Markup:
+    """A value for a sentence, which is translated around it."""
+    return Markup('<a href="{}">{}</a>').format(url, text)
+
+
+def strong(text: str) -> Markup:
+    return Markup("<strong>{}</strong>").format(text)
+
+
+def code(text: str) -> Markup:
+    return Markup("<code>{}</code>").format(text)
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(template_folder()),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=language.translated,
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -66,7 +79,19 @@ def _environment() -> Environment:
         ordinal=words.ordinal,
         counted=words.counted,
     )
-    open_to_all.globals.update(static_url=static_url, time=words.time_element)
+    open_to_all.globals.update(
+        _=language.gettext,
+        ngettext=language.ngettext,
+        language=language.current,
+        languages=language.LANGUAGES.values(),
+        code=code,
+        link=link,
+        static_url=static_url,
+        strong=strong,
+        time=words.time_element,
+        told_error=words.told_error,
+        words_url=words_url,
+    )
     return environment
 
 
@@ -92,6 +117,7 @@ def page(
     shared = {
         "viewer": viewer,
         "path": request.url.path,
+        "here": _here(request),
         "messages": messages,
         "catalog_state": state if state and state.problems else None,
     }
@@ -108,14 +134,21 @@ def fragment(
     return HTMLResponse(render(template, context), status, dict(headers or {}))
 
 
-def local_path(text: str | None, default: str = "/exports") -> str:
+def local_path(text: str | None, default: str = "/exports", *, may_sign_in: bool = False) -> str:
     """The text if it is a path on this site, else the default: a link never leads a person away from it."""
-    if not text or len(text) > 2000 or not text.startswith("/") or text.startswith(("//", "/\\", "/sign-")):
+    if not text or len(text) > 2000 or not text.startswith("/") or text.startswith(("//", "/\\")):
+        return default
+    if text.startswith("/sign-") and not may_sign_in:
         return default
     return default if any(character < " " or character == "\\" for character in text) else text
 
 
+def _here(request: Request) -> str:
+    """The address of this page, to come back to; where a form led to it, the one that always is there."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return request.url.path + query if request.method in {"GET", "HEAD"} else "/exports"
+
+
 def sign_in_url(request: Request) -> str:
     """Where to sign in, and come back from to here."""
-    query = f"?{request.url.query}" if request.url.query else ""
-    return f"/sign-in?next={quote(request.url.path + query, safe='')}"
+    return f"/sign-in?next={quote(_here(request), safe='')}"

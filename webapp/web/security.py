@@ -18,13 +18,20 @@ from webapp.actions import people
 from webapp.domain import limits
 from webapp.domain.access import Viewer
 from webapp.domain.ids import new_id
+from webapp.domain.sentences import say
 from webapp.web.context import resources
 from webapp.web.failures import Refused, Restarting
+from webapp.web.languages import speak_for
+from webapp.web.proxies import PROXY_USER
 
 SESSION_COOKIE = "exportdesk_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LOGGED_PATH = 500
 OPEN_PATHS = ("/static/", "/healthz", "/readyz", "/metrics")
+HANDSHAKES = {"websocket.accept": 101, "websocket.close": 403}
+"""The status that a client gets; that of another answer is in the message itself."""
+REFUSED_AS = "exportdesk.refused_as"
+"""Where in a WebSocket's scope the code of its refusal is."""
 RECEIVER = re.compile(r"/inspect/[^/]+")
 PLAIN = re.compile(r"[\w/.-]*", re.ASCII)
 HIDDEN = re.compile(r"(/sign-in/once/|/inspect/)[^/]*")
@@ -47,10 +54,12 @@ SECURITY_HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "X-Frame-Options": "DENY",
+    "X-Permitted-Cross-Domain-Policies": "none",
 }
 
 _DEFAULTS = tuple(
@@ -59,7 +68,7 @@ _DEFAULTS = tuple(
 """As ASGI has them: names are in lower case there."""
 
 access_log = logging.getLogger("exportdesk.access")
-Refuse = Callable[[Request, Exception], Response]
+Refuse = Callable[[HTTPConnection, Exception], Response]
 
 
 class SecurityHeaders:
@@ -83,12 +92,18 @@ class SecurityHeaders:
 
 
 class RequestLog:
-    """One line a request, with an id that the answer carries too. Never a query string: it may hold a token."""
+    """One line a request, with an id that the answer carries too. Never a query string: it may hold a token.
+
+    Of a WebSocket it tells the handshake: 101, or the status that the client gets and the code of the refusal.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._handshake(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -108,6 +123,25 @@ class RequestLog:
                 milliseconds = (time.monotonic() - started) * 1000
                 path = shown_path(scope["path"])
                 access_log.info("%s %s %s %d %.1f ms", request_id, scope["method"], path, status, milliseconds)
+
+    async def _handshake(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id, is_told = new_id("req"), False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal is_told
+            if not is_told:
+                is_told = True
+                told = [
+                    str(HANDSHAKES.get(message["type"]) or message["status"]),
+                    *filter(None, [scope.get(REFUSED_AS)]),
+                ]
+                access_log.info("%s WebSocket %s %s", request_id, shown_path(scope["path"]), " ".join(told))
+                if "headers" in message:
+                    message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        with logs.about(request_id=request_id):
+            await self.app(scope, receive, send_and_note)
 
 
 def shown_path(path: str) -> str:
@@ -133,9 +167,10 @@ class Failures:
         self.refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in {"http", "websocket"}:
             await self.app(scope, receive, send)
             return
+        connection = Request(scope) if scope["type"] == "http" else HTTPConnection(scope)
         is_answered = False
 
         async def send_and_note(message: Message) -> None:
@@ -148,11 +183,11 @@ class Failures:
         except Exception as error:
             if is_answered:
                 raise
-            await self.refuse(Request(scope), error)(scope, receive, send)
+            await self.refuse(connection, error)(scope, receive, send)
         except asyncio.CancelledError:
             if is_answered:
                 raise
-            await self.refuse(Request(scope), Restarting())(scope, receive, send)
+            await self.refuse(connection, Restarting())(scope, receive, send)
 
 
 class BodyLimit:
@@ -167,7 +202,7 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         limit, received = limits.REQUEST_BODY_BYTES, 0
-        too_large = Refused(413, "TOO_LARGE", f"A request may have at most {limit // 1024} kB.")
+        too_large = Refused(413, "TOO_LARGE", say("A request may have at most {limit} kB.", limit=limit // 1024))
         request = Request(scope)
         declared = request.headers.get("content-length", "0")
         if not (declared.isascii() and declared.isdigit() and len(declared) < 12 and int(declared) <= limit):
@@ -202,18 +237,23 @@ class Identity:
         connection = HTTPConnection(scope)
         has_token = bool(connection.headers.get("authorization"))
         if scope["type"] == "http" and not has_token and is_cross_site(connection, scope["method"]):
-            refused = Refused(403, "CROSS_SITE", "This request came from another site, so it was not carried out.")
+            refused = Refused(403, "CROSS_SITE", say("This request came from another site, so it was not carried out."))
             await self.refuse(Request(scope), refused)(scope, receive, send)
             return
-        scope["viewer"] = await identify(connection)
+        scope["viewer"] = found = await identify(connection)
+        if found and not has_token:
+            speak_for(scope, found.language)
         await self.app(scope, receive, send)
 
 
 async def identify(connection: HTTPConnection) -> Viewer | None:
-    """A bearer token counts before a cookie; a wrong token is nobody, whatever the cookie says."""
+    """A bearer token counts before all else; a wrong token is nobody, whatever the rest says. What a trusted proxy says
+    counts before a cookie."""
     if header := connection.headers.get("authorization"):
         token = bearer_token(header)
         return await people.viewer_of_token(resources(connection), token) if token else None
+    if name := connection.scope.get(PROXY_USER):
+        return await people.viewer_by_proxy(resources(connection), name)
     cookie = connection.cookies.get(SESSION_COOKIE)
     return await people.viewer_of_session(resources(connection), cookie) if cookie and len(cookie) <= 200 else None
 

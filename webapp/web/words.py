@@ -1,46 +1,55 @@
-"""How numbers, sizes and times are said to people. Pure."""
+"""How numbers, sizes and times are said to people, in the language in force."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
+from babel.dates import format_date, format_datetime, format_timedelta
 from markupsafe import Markup
 
+from webapp.domain.errors import ExportError, recalled
+from webapp.language import ENGLISH, Language, current, ngettext
+from webapp.language import gettext as _
+
 MINUTE, HOUR, DAY = 60, 3600, 86_400
-SPANS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (1, "second"))
 RELATIVE_UP_TO = 7 * DAY
 """Further away than this, in seconds, a date says more than "12 days ago"."""
+ENGLISH_DAY = "d MMM y"
+ENGLISH_SECOND = f"{ENGLISH_DAY}, HH:mm:ss"
+KEPT = 10_000
+"""Texts of moments: those of a page come again with each of its answers."""
 
 
 def number(value: float | None) -> str:
     """`250,000`; an en dash for what is not known."""
-    return "–" if value is None else f"{value:,.0f}"
+    return "–" if value is None else current().number(value)
 
 
 def size(count: int) -> str:
     """Decimal units, as file managers show them: `21.3 MB`."""
     if count < 1000:
-        return counted(count, "byte")
+        return ngettext("{n} byte", "{n} bytes", count)
     value, unit = float(count), "bytes"
     for unit in ("kB", "MB", "GB", "TB"):  # noqa: B007
         value /= 1000
         if value < 999.5:
             break
-    return f"{value:.1f} {unit}" if value < 99.95 else f"{value:,.0f} {unit}"
+    return f"{value:.1f} {unit}" if value < 99.95 else f"{number(value)} {unit}"
 
 
 def duration(seconds: float) -> str:
     """The two largest units that count: `3 min 20 s`."""
     whole = max(0, round(seconds))
-    for large, small, large_unit, small_unit in (
-        (DAY, HOUR, "d", "h"),
-        (HOUR, MINUTE, "h", "min"),
-        (MINUTE, 1, "min", "s"),
-    ):
-        if whole >= large:
-            rest = whole % large // small
-            return f"{whole // large} {large_unit}" + (f" {rest} {small_unit}" if rest else "")
-    return f"{whole} s"
+    days, hours, minutes = whole // DAY, whole % DAY // HOUR, whole % HOUR // MINUTE
+    if days:
+        parts = _("{n} d", n=days), _("{n} h", n=hours) if hours else ""
+    elif hours:
+        parts = _("{n} h", n=hours), _("{n} min", n=minutes) if minutes else ""
+    else:
+        rest = whole % MINUTE
+        parts = _("{n} min", n=minutes) if minutes else "", _("{n} s", n=rest) if rest or not minutes else ""
+    return " ".join(filter(None, parts))
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -49,7 +58,9 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def ordinal(position: int) -> str:
-    """`1st`, `2nd`, `3rd`, `11th`."""
+    """`1st`, `2nd`, `3rd`, `11th`; where there is no such word, the number."""
+    if current() is not ENGLISH:
+        return number(position)
     ending = "th" if position % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(position % 10, "th")
     return f"{number(position)}{ending}"
 
@@ -60,22 +71,41 @@ def relative(moment: datetime, now: datetime) -> str:
     away = abs(seconds)
     if away > RELATIVE_UP_TO:
         return day(moment)
-    unit, noun = next(((unit, noun) for unit, noun in SPANS if away >= unit), (1, "second"))
+    unit = next((unit for unit in (DAY, HOUR, MINUTE) if away >= unit), 1)
     count = round(away / unit) if seconds > 0 else int(away // unit)
-    if noun == "second" and seconds <= 0 and count < 10:
-        return "just now"
-    words = counted(count, noun)
-    return f"in {words}" if seconds > 0 else f"{words} ago"
+    if unit == 1 and seconds <= 0 and count < 10:
+        return _("just now")
+    return _away(count * unit if seconds > 0 else -count * unit, current())
+
+
+@lru_cache(KEPT)
+def _away(seconds: int, language: Language) -> str:
+    return format_timedelta(timedelta(seconds=seconds), threshold=1, add_direction=True, locale=language.locale)
 
 
 def day(moment: datetime) -> str:
-    utc = moment.astimezone(UTC)
-    return f"{utc.day} {utc:%b %Y}"
+    return format_date(moment.astimezone(UTC), ENGLISH_DAY if current() is ENGLISH else "medium", current().locale)
 
 
 def exact(moment: datetime) -> str:
     """`29 Nov 2026, 19:38:05 UTC`"""
-    return f"{day(moment)}, {moment.astimezone(UTC):%H:%M:%S} UTC"
+    return _exact(moment, current())
+
+
+@lru_cache(KEPT)
+def _exact(moment: datetime, language: Language) -> str:
+    pattern = ENGLISH_SECOND if language is ENGLISH else "medium"
+    return f"{format_datetime(moment, pattern, locale=language.locale)} UTC"
+
+
+def seconds(count: float) -> str:
+    """`83 ms`, `1.4 s`"""
+    return _("{n} ms", n=format(count * 1000, ".0f")) if count < 1 else _("{n} s", n=format(count, ".1f"))
+
+
+def told_error(error: ExportError) -> str:
+    """What is stored in English."""
+    return _(recalled(error))
 
 
 def time_element(moment: datetime, now: datetime | None = None, *, counts_down: bool = False) -> Markup:

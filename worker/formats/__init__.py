@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.errors import NO_FORMAT, AttemptFailed, ErrorCode
 from webapp.domain.formats import FORMATS
 from worker.formats.writer import Writer
 
@@ -21,6 +21,6 @@ WRITERS: Mapping[str, tuple[str, str]] = {
 def writer_for(format: str) -> Writer:
     """A fresh writer; what the format is called and its content type are in `webapp.domain.formats.FORMATS`."""
     if format not in FORMATS or format not in WRITERS:
-        raise AttemptFailed(ErrorCode.FORMAT_LIMIT, detail=f"the format {format} is not available")
+        raise AttemptFailed(ErrorCode.FORMAT_LIMIT, detail=NO_FORMAT.format(name=format))
     module, name = WRITERS[format]
     return getattr(import_module(module), name)()

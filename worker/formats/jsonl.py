@@ -22,6 +22,8 @@ EMBEDDED = frozenset({Kind.JSON, Kind.LIST})
 """Kinds whose texts are JSON themselves."""
 
 FLOATS_TOO = AS_THEY_ARE | {float}
+SWITCHED = frozenset({int, type(None)})
+SWITCHES = {0: False, 1: True, None: None}
 MACHINE_INTEGERS = range(-(2**63), 2**64)
 
 
@@ -73,7 +75,7 @@ class JsonLinesWriter:
     def _column(self, values: Sequence[Any], kind: Kind) -> Sequence[Any]:
         types = set(map(type, values))
         if kind is Kind.BOOLEAN and int in types:
-            values = [bool(value) if type(value) is int and is_switch(value) else value for value in values]
+            values = _booleans(values, types)
         elif kind is Kind.DECIMAL and str in types:
             values = [Decimal(value) if type(value) is str and is_numeral(value) else value for value in values]
             types.add(Decimal)
@@ -117,9 +119,17 @@ def _float(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _booleans(values: Sequence[Any], types: set[type]) -> Sequence[Any]:
+    """Nearly always there is nothing but zeros and ones: those are looked up four times as fast."""
+    if types <= SWITCHED and SWITCHES.keys() >= set(values):
+        return [*map(SWITCHES.__getitem__, values)]
+    return [bool(value) if type(value) is int and is_switch(value) else value for value in values]
+
+
 def _all_finite(values: Sequence[float | None]) -> bool:
+    """One that is not makes the sum what it is; a sum of others that overflows says nothing."""
     try:
-        return all(map(math.isfinite, filter(None, values)))
+        return math.isfinite(sum(filter(None, values))) or all(map(math.isfinite, filter(None, values)))
     except (TypeError, OverflowError):  # other types among them, or an integer longer than any float
         return False
 

@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from webapp.datasets.columns import Column, Row
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.errors import TOO_MANY_COLUMNS, AttemptFailed, ErrorCode
 from webapp.domain.exports import FormatWarning
 from webapp.domain.formats import Options
 from webapp.domain.limits import SHEET_ROWS
@@ -38,7 +38,7 @@ class XlsxWriter:
 
     def open(self, columns: Sequence[Column], options: Options, sink: ByteSink, context: Metadata) -> None:
         if len(columns) > SHEET_COLUMNS:
-            raise AttemptFailed(ErrorCode.FORMAT_LIMIT, detail=f"XLSX holds {SHEET_COLUMNS} columns at most")
+            raise AttemptFailed(ErrorCode.FORMAT_LIMIT, detail=TOO_MANY_COLUMNS.format(limit=SHEET_COLUMNS))
         self._names = [column.name for column in columns]
         self._zone = options.timezone
         self._context = context

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DATABASE, FILES = "duckdb:///", "files:///"
 ALL_TEXT = "?types=text"
 HERE = Path()
-NEEDED = "needs DuckDB: install exportdesk[duckdb]"
+NEEDED = "needs DuckDB: install the desk with its extra, as by pip install '.[duckdb]'"
 
 FUNCTIONS: Mapping[str, str] = {
     ".parquet": "read_parquet",

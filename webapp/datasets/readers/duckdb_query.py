@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import duckdb
 
-from webapp.datasets.columns import Column, Kind, unique_names
+from webapp.datasets.columns import Column, Kind, places, unique_names
 from webapp.datasets.placeholders import TOKEN
 from webapp.datasets.readers.errors import out_of_memory, query_error
 from webapp.domain.errors import AttemptFailed, ErrorCode
@@ -49,6 +49,8 @@ class Query:
     sql: str
     columns: tuple[Column, ...]
     bindings: dict[str, Any]
+    types: tuple[str, ...]
+    """DuckDB's own, of all columns of the statement."""
     reading: str
     """The statement, with its cells in forms that lose nothing on the way to Python."""
 
@@ -68,10 +70,16 @@ class Query:
         bindings = {name: bindable(params.get(name)) for name in names}
         text = _without_end(text)
         described = connection.execute(f"DESCRIBE\n{text}", bindings).fetchall()
-        types = [str(row[1]) for row in described]
+        types = tuple(str(row[1]) for row in described)
         names_given = unique_names(str(row[0]) for row in described)
         columns = tuple(Column(name, kind_of(type)) for name, type in zip(names_given, types, strict=True))
-        return cls(text, columns, bindings, _reading(text, types))
+        return cls(text, columns, bindings, types, _reading(text, types, range(len(types))))
+
+    def narrowed(self, names: Sequence[str]) -> Self:
+        """To these of its columns; DuckDB keeps the order of a subquery's rows. Raises UnknownColumns."""
+        chosen = places(self.columns, names)
+        columns = tuple(self.columns[place] for place in chosen)
+        return replace(self, columns=columns, reading=_reading(self.sql, self.types, chosen))
 
 
 def bindable(value: Any) -> Any:
@@ -100,9 +108,9 @@ def _without_end(sql: str) -> str:
     return data[:end].decode()
 
 
-def _reading(sql: str, types: list[str]) -> str:
+def _reading(sql: str, types: Sequence[str], chosen: Iterable[int]) -> str:
     names = [f"c{number}" for number in range(len(types))]
-    cells = ", ".join(_cell(name, type) for name, type in zip(names, types, strict=True))
+    cells = ", ".join(_cell(names[place], types[place]) for place in chosen)
     return f"SELECT {cells} FROM (\n{sql}\n) AS q({', '.join(names)})"
 
 

@@ -7,7 +7,7 @@ import ctypes
 import json
 import sys
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self, cast
@@ -71,6 +71,10 @@ class DuckdbReader:
         except BaseException:
             self.close()
             raise
+        self.columns = self._query.columns
+
+    def choose(self, names: Sequence[str]) -> None:
+        self._query = self._query.narrowed(names)
         self.columns = self._query.columns
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:

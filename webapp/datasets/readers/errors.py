@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.errors import MEMORY_LIMIT, AttemptFailed, ErrorCode
 
 DETAIL_LENGTH = 200
-OWN_LIMIT = "the database's own limit"
 
 
 def query_error(message: str) -> AttemptFailed:
@@ -13,7 +12,7 @@ def query_error(message: str) -> AttemptFailed:
 
 
 def out_of_memory() -> AttemptFailed:
-    return AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit="its memory limit")
+    return AttemptFailed(ErrorCode.OUT_OF_MEMORY, limit=str(MEMORY_LIMIT))
 
 
 def one_line(message: str) -> str:

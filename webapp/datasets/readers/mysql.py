@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +17,7 @@ from typing import Any, Self
 import pymysql
 from pymysql.cursors import DictCursor, SSCursor
 
-from webapp.datasets.columns import Column, Row, unique_names
+from webapp.datasets.columns import Column, Row, picker, places, unique_names
 from webapp.datasets.readers.address import checked_address
 from webapp.datasets.readers.errors import out_of_memory, query_error
 from webapp.datasets.readers.halt import Halt
@@ -112,6 +112,7 @@ class MysqlReader:
         self._halt = Halt(seconds)
         name, self._attempt_seconds = _attempt(url)
         self._cursor: Cursor | None = None
+        self._pick: Callable[[Row], Row] | None = None
         self._values = has_values(sql, params)
         statement = single_statement(sql)
         with self._translated(connecting=True):
@@ -128,6 +129,12 @@ class MysqlReader:
             self.close()
             raise
 
+    def choose(self, names: Sequence[str]) -> None:
+        """From each row: around a query these servers lose its order, and two columns of one name they refuse."""
+        chosen = places(self.columns, names)
+        self.columns = tuple(self.columns[place] for place in chosen)
+        self._pick = picker(chosen)
+
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         self._halt.check()
         with self._translated():
@@ -141,7 +148,7 @@ class MysqlReader:
             self._halt.check()
             if not batch:
                 return
-            yield batch
+            yield batch if self._pick is None else [*map(self._pick, batch)]
 
     def count(self, seconds: float) -> int | None:
         """None too where the query has two columns of one name, which these servers do not count."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pymysql
 
-from webapp.datasets.readers.errors import OWN_LIMIT, one_line, query_error
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.datasets.readers.errors import one_line, query_error
+from webapp.domain.errors import OWN_LIMIT, AttemptFailed, ErrorCode
 
 TIMED_OUT = frozenset({1969, 3024})
 BAD_VALUES = frozenset({1292, 1366, 1367, 1411, 1525, 1690, 3140, 3141, 4038})
@@ -31,7 +31,7 @@ def failure(error: Exception, *, limit: str | None, values: bool) -> AttemptFail
     if isinstance(error, OSError | pymysql.err.InterfaceError) or code in UNREACHABLE:
         return AttemptFailed(ErrorCode.SOURCE_UNREACHABLE)
     if code in TIMED_OUT:
-        return AttemptFailed(ErrorCode.TIMEOUT, limit=limit or OWN_LIMIT)
+        return AttemptFailed(ErrorCode.TIMEOUT, limit=limit or str(OWN_LIMIT))
     if values and code in BAD_VALUES:
         return AttemptFailed(ErrorCode.BAD_PARAMETER, detail=one_line(message))
     return query_error(message or "it cannot be run")

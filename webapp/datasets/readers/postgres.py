@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from psycopg import sql as composed
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from webapp.datasets.columns import Column, Kind, Row, unique_names
+from webapp.datasets.columns import Column, Kind, Row, places, unique_names
 from webapp.datasets.readers.address import checked_address
 from webapp.datasets.readers.errors import out_of_memory, query_error
 from webapp.datasets.readers.halt import Halt
@@ -26,7 +26,7 @@ from webapp.datasets.readers.postgres_text import TextLoader, tolerant_loader
 from webapp.datasets.readers.postgres_types import KINDS, NATIVE, PLAIN_TEXTS, Cell
 from webapp.datasets.readers.statement import filled, has_values, single_statement
 from webapp.datasets.reading import BATCH_ROWS, BadUrl
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.errors import NO_UNICODE, AttemptFailed, ErrorCode
 from webapp.domain.formats import Options
 
 EXAMPLE = "postgresql://user:password@host/database"
@@ -89,10 +89,17 @@ class PostgresReader:
                 self._set(SETTINGS)
                 self._sql = filled(statement, params, self._literal)
                 self.columns, self._cells = self._described()
+                self._names = [cell.name for cell in self._cells]
         except BaseException:
             self.close()
             raise
         self._values = False  # what fails from here on is not the parameters' form
+
+    def choose(self, names: Sequence[str]) -> None:
+        """PostgreSQL leaves a subquery that sorts as it is, so that its rows keep their order."""
+        chosen = places(self.columns, names)
+        self.columns = tuple(self.columns[place] for place in chosen)
+        self._cells = tuple(self._cells[place] for place in chosen)
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         query = self._selected([cell.value for cell in self._cells])
@@ -205,10 +212,9 @@ class PostgresReader:
         return {oid: Kind.LIST for (oid,) in found}
 
     def _selected(self, expressions: list[str]) -> str:
-        names = [cell.name for cell in self._cells]
-        if expressions == names:
+        if expressions == self._names:
             return self._sql
-        return f"SELECT {', '.join(expressions)} FROM (\n{self._sql}\n) AS q({', '.join(names)})"
+        return f"SELECT {', '.join(expressions)} FROM (\n{self._sql}\n) AS q({', '.join(self._names)})"
 
     def _copied(self, query: str) -> Iterator[tuple[bytes, int]]:
         with self._translated():
@@ -248,7 +254,7 @@ class PostgresReader:
         except psycopg.Error as error:
             raise (self._halt.reason or failure(error, limit=self._halt.limit, values=self._values)) from error
         except UnicodeEncodeError as error:
-            raise AttemptFailed(ErrorCode.BAD_PARAMETER, detail="its text is not valid Unicode") from error
+            raise AttemptFailed(ErrorCode.BAD_PARAMETER, detail=str(NO_UNICODE)) from error
         except MemoryError as error:
             raise out_of_memory() from error
 

@@ -62,10 +62,7 @@ def _blocks(pgconn: PGconn) -> PQGen[tuple[list[memoryview], bool]]:
 
 def _lines(blocks: list[memoryview]) -> bytes:
     """The server ends its lines with LF; a line break inside a field stays what it is."""
-    lines = b"".join(blocks)
-    if lines.count(b"\n") == len(blocks):
-        return lines.replace(b"\n", b"\r\n")
-    return b"".join([bytes(block[:-1]) + b"\r\n" for block in blocks])
+    return b"\r\n".join([*[block[:-1] for block in blocks], b""])
 
 
 def _error(result: PGresult) -> psycopg.Error:

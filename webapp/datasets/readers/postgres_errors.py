@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from webapp.datasets.readers.errors import OWN_LIMIT, one_line, out_of_memory, query_error
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.datasets.readers.errors import one_line, out_of_memory, query_error
+from webapp.domain.errors import OWN_LIMIT, AttemptFailed, ErrorCode
 
 UNREACHABLE_CLASSES = frozenset({"08", "28", "40", "53", "57", "58"})
 """Classes of SQLSTATE that may pass: lost connection, ended by the administrator, conflict on a replica, no room."""
@@ -24,7 +24,7 @@ def failure(error: psycopg.Error, *, limit: str | None, values: bool) -> Attempt
         return _failure_of_client(error, values=values)
     if isinstance(error, psycopg.errors.QueryCanceled):
         by_time = "timeout" in message or limit is not None
-        return AttemptFailed(ErrorCode.TIMEOUT, limit=limit or OWN_LIMIT) if by_time else query_error(message)
+        return AttemptFailed(ErrorCode.TIMEOUT, limit=limit or str(OWN_LIMIT)) if by_time else query_error(message)
     if state[:2] in UNREACHABLE_CLASSES or state in UNREACHABLE:
         return AttemptFailed(ErrorCode.SOURCE_UNREACHABLE)
     if values and state[:2] == VALUE_CLASS and state not in NOT_A_VALUE:

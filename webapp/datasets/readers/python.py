@@ -38,7 +38,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from webapp.datasets.columns import Column, Kind, Row, unique_names
+from webapp.datasets.columns import Column, Kind, Row, picker, places, unique_names
 from webapp.datasets.reading import BATCH_ROWS, BadUrl, Cancelled
 from webapp.domain.errors import AttemptFailed, ErrorCode
 from webapp.domain.formats import Options
@@ -52,7 +52,7 @@ class PythonSource(Protocol):
 
     It may also have `count() -> int | None` (exact), `estimate() -> int | None`, `cancel()` (from another thread:
     ends what `batches` waits for) and `close()`. What it raises fails the attempt; people see one sentence, the trace
-    goes to the worker's log.
+    goes to the log.
     """
 
     @property
@@ -109,6 +109,7 @@ class PythonReader:
         self._seconds = seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._cancelled = threading.Event()
+        self._pick: Callable[[Row], Row] | None = None
         self._clock = threading.Timer(seconds or 0, self._optional, ["cancel"])
         self._clock.daemon = True
         if seconds is not None:
@@ -116,9 +117,16 @@ class PythonReader:
         try:
             with _blamed(name):
                 self.columns = _columns(source.columns)
+                self._width = len(self.columns)
         except BaseException:
             self.close()
             raise
+
+    def choose(self, names: Sequence[str]) -> None:
+        """From each row: a source knows nothing of choices."""
+        chosen = places(self.columns, names)
+        self.columns = tuple(self.columns[place] for place in chosen)
+        self._pick = picker(chosen)
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         rows = self._rows(size)
@@ -133,7 +141,7 @@ class PythonReader:
             self._check()
             if not batch:
                 return
-            yield batch
+            yield batch if self._pick is None else [*map(self._pick, batch)]
 
     def count(self, seconds: float) -> int | None:
         """The source's own business, also to be quick."""
@@ -162,11 +170,10 @@ class PythonReader:
         self.close()
 
     def _rows(self, size: int) -> Iterator[Row]:
-        width = len(self.columns)
         for batch in self._source.batches(size):
             for row in batch:
-                if len(row) != width:
-                    raise ValueError(f"a row has {len(row)} cells, but there are {width} columns")
+                if len(row) != self._width:
+                    raise ValueError(f"a row has {len(row)} cells, but there are {self._width} columns")
                 yield tuple(row)
 
     def _optional(self, name: str) -> Any:
@@ -209,5 +216,5 @@ def _blamed(name: str) -> Generator[None, None, None]:
         raise
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
-        detail = f"the Python source {name[:64]} failed; the worker's log says why"
+        detail = f"the Python source {name[:64]} failed; the desk's log says why"
         raise AttemptFailed(ErrorCode.QUERY_ERROR, detail=detail) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import apsw
 
-from webapp.datasets.columns import Row
+from webapp.datasets.columns import Row, places
 from webapp.datasets.readers.errors import out_of_memory, query_error
 from webapp.datasets.readers.sqlite_query import Query, authorize, bindable
 from webapp.datasets.reading import BATCH_ROWS, BadUrl, Cancelled
@@ -89,13 +89,21 @@ class SqliteReader:
             self.close()
             raise
         self.columns = query.columns
-        self._sql = query.sql
+        self._sql = self._reading = query.sql
+        self._width = len(query.columns)
+        self._chosen = list(range(self._width))
         self._bindings = {name: bindable(name, params.get(name)) for name in query.names}
+
+    def choose(self, names: Sequence[str]) -> None:
+        """SQLite keeps the order of a subquery's rows as long as the query around it joins and sorts nothing."""
+        self._chosen = places(self.columns, names)
+        self.columns = tuple(self.columns[place] for place in self._chosen)
+        self._reading = self._around(self._names)
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         delivered = 0
         with self._translated():
-            rows: Iterator[Row] = self._execute(self._sql)
+            rows: Iterator[Row] = self._execute(self._reading)
         while True:
             try:
                 with self._translated():
@@ -183,17 +191,26 @@ class SqliteReader:
 
     def _tolerant(self, offset: int) -> Iterator[Row]:
         """The rows from `offset` on, in the same snapshot, with text fetched as bytes and decoded here."""
-        names = [f"c{number}" for number in range(len(self.columns))]
-        cells = ", ".join(
-            f"typeof({n}), CASE typeof({n}) WHEN 'text' THEN CAST({n} AS BLOB) ELSE {n} END" for n in names
-        )
-        sql = f"WITH q({', '.join(names)}) AS (\n{self._sql}\n) SELECT {cells} FROM q LIMIT -1 OFFSET {offset}"
+        cells = (f"typeof({n}), CASE typeof({n}) WHEN 'text' THEN CAST({n} AS BLOB) ELSE {n} END" for n in self._names)
         with self._translated():
-            for row in self._execute(sql):
+            for row in self._execute(f"{self._around(cells)} LIMIT -1 OFFSET {offset}"):
                 yield tuple(
                     self._decoded(value) if kind == "text" else value
                     for kind, value in zip(row[::2], row[1::2], strict=True)
                 )
+
+    @property
+    def _names(self) -> list[str]:
+        """What the chosen columns are called in a query around the query."""
+        return [f"c{place}" for place in self._chosen]
+
+    def _around(self, cells: Iterable[str]) -> str:
+        """Under a name that the query does not have: it would be taken for a table of that name in it."""
+        name = "q"
+        while name in self._sql.lower():
+            name += "q"
+        names = ", ".join(f"c{place}" for place in range(self._width))
+        return f"WITH {name}({names}) AS (\n{self._sql}\n) SELECT {', '.join(cells)} FROM {name}"
 
     def _decoded(self, data: bytes) -> str:
         try:

@@ -15,7 +15,7 @@ import apsw
 
 from webapp.datasets.columns import Column, Kind, unique_names
 from webapp.datasets.readers.errors import query_error
-from webapp.domain.errors import AttemptFailed, ErrorCode
+from webapp.domain.errors import NO_UNICODE_NAME, NOT_COMPARABLE, AttemptFailed, ErrorCode
 
 ALLOWED = frozenset(
     {apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE}  # nothing that writes
@@ -120,7 +120,7 @@ def _first_statement(connection: apsw.Connection, sql: str) -> Statement | None:
     except apsw.BindingsError as error:
         raise query_error("parameters must have names, such as :since") from error
     except UnicodeError as error:
-        raise query_error("its text or a column's name is not valid Unicode") from error
+        raise query_error(NO_UNICODE_NAME) from error
     return found
 
 
@@ -146,6 +146,6 @@ def bindable(name: str, value: Any) -> Any:
         case list() | tuple():
             return json.dumps(value, default=str)
         case int() | str():
-            raise AttemptFailed(ErrorCode.BAD_PARAMETER, detail=f"{name} holds a value SQLite cannot compare with")
+            raise AttemptFailed(ErrorCode.BAD_PARAMETER, detail=NOT_COMPARABLE.format(name=name))
         case _:
             return str(value)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from starlette.responses import Response
 
+from webapp.language import gettext
 from webapp.web.failures import Failure
 
 ERRORS_SHOWN = 50
@@ -12,21 +15,25 @@ FIELD_LENGTH = 200
 """A body full of mistakes must not make an answer many times its size."""
 
 
-def problem(failure: Failure) -> Response:
+def document(failure: Failure) -> dict[str, Any]:
     """`code` is stable and meant for programs, `detail` for people, `errors` names the fields."""
-    document: dict[str, object] = {
+    found: dict[str, Any] = {
         "type": "about:blank",
-        "title": failure.title,
+        "title": gettext(failure.title),
         "status": failure.status,
         "code": failure.code,
-        "detail": failure.detail,
+        "detail": gettext(failure.detail),
         **failure.extra,
     }
     if failure.errors:
         shown = failure.errors[:ERRORS_SHOWN]
-        document["errors"] = [{"field": error.field[:FIELD_LENGTH], "message": error.message} for error in shown]
+        found["errors"] = [{"field": error.field[:FIELD_LENGTH], "message": gettext(error.message)} for error in shown]
+    return found
+
+
+def problem(failure: Failure) -> Response:
     return Response(
-        msgspec.json.encode(document),
+        msgspec.json.encode(document(failure)),
         status_code=failure.status,
         headers=dict(failure.headers),
         media_type="application/problem+json",
