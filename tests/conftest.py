@@ -32,7 +32,8 @@ from webapp.web.security import SESSION_COOKIE
 
 WAITING = ("faults", "browser", "cli", "readme", "worker")
 """Folders whose tests start processes and browsers, and wait for them: few tests, minutes together. On a CI machine
-that others slow down, one that fails is tried once more; the summary names it then as RERUN, for somebody to mend."""
+that others slow down, one that fails is tried once more; the summary names it then as RERUN, for somebody to mend.
+Not one that hangs: it would do so again."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("CI") == "true":
         for item in items:
             if item.path.parent.name in WAITING:
-                item.add_marker(pytest.mark.flaky(reruns=1))
+                item.add_marker(pytest.mark.flaky(reruns=1, rerun_except="from pytest-timeout"))
 
 
 @pytest.fixture(scope="session")

@@ -11,19 +11,27 @@ from pathlib import Path
 from webapp.commands.failures import EXIT_PROBLEM, Failure
 from webapp.commands.terminal import coloured, say, table
 
-TOOLS = ("ruff", "pyright", "importlinter", "pytest", "xdist")
+TOOLS = ("ruff", "pyright", "importlinter", "pytest", "pytest_timeout", "xdist")
 PROCESSES = 4
 """That tests run in: many of them mostly wait."""
+
+STUCK_SECONDS = 300
+"""After which a test fails, with what it was doing, rather than keeping the rest from ending."""
+
+RUN_SECONDS = 3600
+"""After which no other test begins, so that what has failed is told also on a machine that is too slow."""
 
 
 def steps() -> list[tuple[str, list[str]]]:
     python = sys.executable
+    spread = ["-n", str(PROCESSES), "--dist", "loadfile", "--no-loadscope-reorder"]
+    limits = ["--timeout", str(STUCK_SECONDS), "--session-timeout", str(RUN_SECONDS)]
     return [
         ("ruff check", [python, "-m", "ruff", "check"]),
         ("ruff format --check", [python, "-m", "ruff", "format", "--check"]),
         ("pyright", [python, "-m", "pyright", "--pythonpath", python]),
         ("lint-imports", [python, "-c", "from importlinter.cli import lint_imports_command as run; run()"]),
-        ("pytest", [python, "-m", "pytest", "-n", str(PROCESSES), "--dist", "loadfile", "--no-loadscope-reorder"]),
+        ("pytest", [python, "-m", "pytest", *spread, *limits]),
     ]
 
 
