@@ -25,6 +25,7 @@ from webapp.api.polls import KeptPolls
 from webapp.domain.access import LastAdmin, NotFound, QuotaExceeded, TooManyTries
 from webapp.domain.errors import AttemptFailed, Invalid
 from webapp.domain.exports import IllegalTransition
+from webapp.ending import end, go_on
 from webapp.language import gettext
 from webapp.live.hub import Hub
 from webapp.pages.errors import error_page
@@ -139,9 +140,7 @@ async def serving(app: Starlette, resources: Resources) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            telling.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await telling
+            await end(telling)
 
 
 async def _tell_streams(resources: Resources, hub: Hub) -> None:
@@ -149,6 +148,7 @@ async def _tell_streams(resources: Resources, hub: Hub) -> None:
     while True:
         with contextlib.suppress(*QUEUE_ERRORS):
             await open_streams.tell(resources.redis, this_process(), hub.connections)
+        go_on()
         await asyncio.sleep(open_streams.TOLD_EVERY)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from webapp.datasets.choices import ChoiceLists
 from webapp.datasets.declaration import Catalog
 from webapp.datasets.holder import CatalogHolder
 from webapp.domain.tries import Tries
+from webapp.ending import end
 from webapp.sealing import Sealer
 from webapp.settings import Settings, source_environment
 from webapp.status_cache import StatusCache
@@ -98,9 +99,6 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
             settings, store, redis, files, holder, Sealer(*settings.secret_keys), openid=open_provider(settings)
         )
     finally:
-        for task in watching:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await end(*watching)
         await redis.aclose(close_connection_pool=True)
         await store.close()

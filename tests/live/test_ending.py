@@ -7,7 +7,10 @@ import asyncio
 import pytest
 from patience import PATIENCE
 
+from webapp import open_streams
+from webapp.app import build_app, serving
 from webapp.ending import end, go_on
+from webapp.resources import Resources
 
 
 async def deaf(times: int) -> None:
@@ -60,3 +63,22 @@ async def test_a_task_goes_on_only_while_nobody_cancelled_it() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert (task.cancelled(), reached) == (True, ["first"])
+
+
+async def test_an_application_ends_whose_broker_lost_the_cancellation(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, lost = asyncio.Event(), asyncio.Event()
+
+    async def tell(*_: object) -> None:
+        asked.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            lost.set()
+
+    monkeypatch.setattr(open_streams, "tell", tell)
+    async with asyncio.timeout(PATIENCE):
+        async with serving(build_app(), resources):
+            await asked.wait()
+    assert lost.is_set()
