@@ -68,6 +68,16 @@ def test_what_a_limit_keeps_back_comes_last():
     assert order(*exports, room=Room({"weak": ["weak"]}, {"weak": 0})) == "c1 a1 b1"
 
 
+def test_people_take_turns_where_a_limit_keeps_back_too():
+    many = [waiting(f"a{n:02}", n, dataset="weak") for n in range(19)]
+    running = [Running("a", "weak"), Running("b", "things")]
+    room = Room({"weak": ["weak"]}, {"weak": 0})
+    served = {"a": NOON, "b": NOON}
+    assert order(*many, waiting("b1", 30, dataset="weak"), running=running, served=served, room=room).startswith(
+        "a00 b1 a01"
+    )
+
+
 def test_a_small_ones_place_is_among_small_ones_where_a_slot_is_kept():
     line = [
         waiting("a1"),

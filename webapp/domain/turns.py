@@ -89,8 +89,19 @@ def in_order(
 ) -> list[Waiting]:
     """In the order in which they would be claimed if slots became free and nothing that runs ended meanwhile.
 
-    `served`: when this person's latest attempt began. What a limit of its dataset keeps back comes after all others.
+    `served`: when this person's latest attempt began. What a limit of its dataset keeps back comes after all others,
+    in the turns of their owners too.
     """
+    running = list(running)
+    claimed, kept_back = _turns(waiting, running, served, room.copy(), now=now)
+    later, _ = _turns(kept_back, running, served, Room(), now=now)
+    return claimed + later
+
+
+def _turns(
+    waiting: Iterable[Waiting], running: Iterable[Running], served: Mapping[str, datetime], room: Room, *, now: datetime
+) -> tuple[list[Waiting], list[Waiting]]:
+    """Those that there is room for, in their order, and the others. The room is taken."""
 
     def lets_go_first(export: Waiting) -> bool:
         return not (export.is_small or export.queued_at <= aged_before(now))
@@ -98,7 +109,7 @@ def in_order(
     lines: dict[str, list[Waiting]] = defaultdict(list)
     for export in sorted(waiting, key=lambda e: (lets_go_first(e), e.queued_at, e.id), reverse=True):
         lines[export.owner].append(export)
-    load, room = Counter(export.owner for export in running), room.copy()
+    load = Counter(export.owner for export in running)
     claims = dict.fromkeys(lines, 0)
 
     def turn(owner: str) -> tuple[int, bool, int, datetime, datetime, str, str]:
@@ -122,7 +133,7 @@ def in_order(
             kept_back.append(export)
         if lines[owner]:
             heapq.heappush(turns, turn(owner))
-    return claimed + kept_back
+    return claimed, kept_back
 
 
 def position(export_id: str, order: Sequence[Waiting], *, slots: int) -> int | None:
