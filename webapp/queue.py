@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 from arq.connections import ArqRedis
-from arq.constants import health_check_key_suffix
+from arq.constants import health_check_key_suffix, in_progress_key_prefix
 from arq.jobs import ResultNotFound, SerializationError
 from redis.asyncio import BlockingConnectionPool
 from redis.exceptions import RedisError
@@ -85,6 +85,14 @@ async def enqueue_export(
     )
     if not_before is None:
         await wake(redis, QueueName.EXPORTS)
+
+
+async def has_wake_up(redis: ArqRedis) -> bool:
+    """Whether one is in the queue for the next slot that is free. Those do not count that a worker has begun, or died
+    with, nor those of retries, for which each worker's own clock decides. May raise QUEUE_ERRORS."""
+    broker: Any = redis
+    due: list[bytes] = await broker.zrangebyscore(QueueName.EXPORTS, 0, AT_ONCE.timestamp() * 1000)
+    return bool(due) and None in await broker.mget([in_progress_key_prefix + job.decode() for job in due])
 
 
 async def ask(redis: ArqRedis, name: str, *arguments: Any, queue: QueueName, timeout: float) -> Any:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from arq.constants import in_progress_key_prefix
 from factories import stored_export
 from fresh_stores import Clock
 
-from webapp.actions import attempts, people
+from webapp.actions import attempts, monitor, people
 from webapp.actions import exports as actions
 from webapp.actions.exports import DAY
 from webapp.actions.sweep import ORPHAN_AGE, in_words, sweep
@@ -23,6 +24,7 @@ from webapp.domain import limits
 from webapp.domain.access import Viewer
 from webapp.domain.errors import ErrorCode
 from webapp.domain.exports import Export, Phase, Status
+from webapp.queue import enqueue_export, job_id
 from webapp.resources import Resources
 from webapp.store import events, idempotency
 from webapp.store import exports as rows
@@ -88,11 +90,42 @@ async def test_what_redis_forgot_is_enqueued_again(each_resources: Resources, pu
     assert await swept(each_resources) == {"woken": 1}
     assert await jobs(each_resources, export) == 1
     assert await stored(each_resources, export) == export
-    await swept(each_resources)
-    assert await jobs(each_resources, export) == 1  # within half a minute it is the same job
     clock.move(30)
-    await swept(each_resources)
+    assert await swept(each_resources) == {}
+    assert await jobs(each_resources, export) == 1
+
+
+async def test_a_wake_up_that_a_killed_worker_had_begun_is_no_wake_up(
+    each_resources: Resources, put: Maker, clock: Clock
+):
+    export = await put(Status.QUEUED)
+    await enqueue_export(each_resources.redis, export)
+    await each_resources.redis.set(in_progress_key_prefix + job_id(export), b"1")
+    clock.move(limits.QUEUED_STUCK_AFTER + 0.001)
+    assert await swept(each_resources) == {"woken": 1}
     assert await jobs(each_resources, export) == 2
+
+
+async def test_what_waits_behind_others_is_left_alone(
+    each_resources: Resources, writer: Viewer, put: Maker, clock: Clock
+):
+    """Its owner has as many running as may run; or all slots are taken, and its wake-up is still in the queue."""
+    await put(Status.QUEUED)
+    running = [await put(Status.PROCESSING) for _ in range(each_resources.settings.max_running_per_user)]
+    clock.move(limits.QUEUED_STUCK_AFTER + 0.001)
+    assert await swept(each_resources) == {}
+    await actions.cancel(each_resources, writer, running[0].id)
+    assert await swept(each_resources) == {}
+    await each_resources.redis.flushdb()
+    assert await swept(each_resources) == {"woken": 1}
+
+
+async def test_what_the_sweep_did_is_on_the_monitor(each_resources: Resources, put: Maker, clock: Clock):
+    await put(Status.PENDING)
+    clock.move(limits.PENDING_STUCK_AFTER + 0.001)
+    await sweep(each_resources)
+    figures = await monitor.figures(each_resources, monitor.RANGES["1h"], monitor.Narrowed())
+    assert figures.swept == {"queued": 1}
 
 
 async def test_a_retry_that_is_not_due_is_left_alone(each_resources: Resources, put: Maker, clock: Clock):

@@ -39,7 +39,7 @@ from webapp.store.monitor import LATE_COMMITS, SLOTS, STREAMS
 
 ExportMaker = Callable[..., Awaitable[Export]]
 SHOWN = ["statuses", "ends", "execution-time", "queue-time", "execution-trend", "notification-latency", "deliveries",
-         "failures", "streams", "slots"]  # fmt: skip
+         "failures", "streams", "slots", "sweep"]  # fmt: skip
 NAMES = [*SHOWN, "latency-sse", "latency-websocket", "latency-polling", "latency-callback"]
 COUNTED = "/monitor/counted?of=ends&from=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z"
 LEFT = {

@@ -70,7 +70,7 @@ class Narrowed:
 @dataclass(slots=True)
 class Part:
     """What happened in one period. Ends by event type, run times by dataset, latencies by channel, requests by
-    outcome. `versions` first ran in it."""
+    outcome, what the sweep did by kind. `versions` first ran in it."""
 
     began_at: datetime
     ended_at: datetime
@@ -85,6 +85,7 @@ class Part:
     slots: Counter[str] = field(default_factory=Counter[str])
     looks: Counter[str] = field(default_factory=Counter[str])
     """Streams by kind and slots by state, added up over so many looks at each."""
+    swept: Counter[str] = field(default_factory=Counter[str])
     versions: list[str] = field(default_factory=list[str])
 
     @property
@@ -104,6 +105,8 @@ class Part:
                 self.deliveries[labels["outcome"]] += one.count
                 if labels["reason"]:
                     self.failures[labels["reason"], labels["endpoint"]] += one.count
+            case Metric.SWEEP_ACTIONS:
+                self.swept[labels["kind"]] += one.count
             case monitor.STREAMS:
                 self.streams[labels["kind"]] += one.count
             case monitor.SLOTS:
@@ -153,6 +156,10 @@ class Figures:
     @property
     def failures(self) -> Counter[tuple[str, str]]:
         return sum((part.failures for part in self.parts), Counter[tuple[str, str]]())
+
+    @property
+    def swept(self) -> Counter[str]:
+        return sum((part.swept for part in self.parts), Counter[str]())
 
     @property
     def latency(self) -> dict[str, Counts]:

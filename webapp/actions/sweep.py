@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from webapp import queue
-from webapp.actions import alerts, attempts, change_log, inspectors, monitor, saved_orders, schedules, tallies
+from webapp.actions import alerts, attempts, change_log, inspectors, monitor, saved_orders, schedules, tallies, turns
 from webapp.actions.changes import Contended, change
 from webapp.actions.endpoint_secrets import drop_expired_secrets
 from webapp.actions.exports import DAY, hand_over
@@ -26,6 +26,7 @@ from webapp.resources import Resources
 from webapp.store import endpoints as endpoint_rows
 from webapp.store import events, idempotency, pauses, people, workers
 from webapp.store import exports as rows
+from webapp.store import monitor as monitor_rows
 from webapp.store import tallies as tally_rows
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ async def _tally(resources: Resources, done: Counter[str]) -> None:
     if found:
         async with resources.store.transaction():
             await tally_rows.add(resources.store, found)
+            counts = {(Metric.SWEEP_ACTIONS.value, name, 0): count for name, count in done.items() if count}
+            await monitor_rows.add(resources.store, {await resources.store.now(): counts})
 
 
 async def _queue_pending(resources: Resources, now: datetime) -> int:
@@ -76,14 +79,20 @@ async def _queue_pending(resources: Resources, now: datetime) -> int:
 
 
 async def _wake_waiting(resources: Resources, now: datetime) -> int:
-    """Exports that Redis forgot. The salt gives each half minute its own job id, in case the first one is stuck."""
+    """Exports that Redis forgot: somebody's turn has come, and nothing in the queue wakes a worker for it. Those that
+    wait behind others are no sweep's business. The salt gives each half minute its own job id, in case the first one is
+    stuck."""
     before = now - timedelta(seconds=limits.QUEUED_STUCK_AFTER)
     async with resources.store.connection():
         if await pauses.get(resources.store, Queue.EXPORTS):
             return 0
         waiting = await rows.waiting(resources.store, queued_before=before, due=now, limit=BATCH)
+        if not waiting or not await turns.is_somebodys(resources):
+            return 0
     salt = str(int(now.timestamp()) // 30)
     try:
+        if await queue.has_wake_up(resources.redis):
+            return 0
         for export in waiting:
             await queue.enqueue_export(resources.redis, export, salt=salt)
     except queue.QUEUE_ERRORS:

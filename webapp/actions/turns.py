@@ -32,6 +32,11 @@ async def next_export(resources: Resources, *, lane: Lane | None = None) -> Expo
     return await turns.next_claimable(resources.store, at=at, max_running_per_user=most, full=full, lane=lane)
 
 
+async def is_somebodys(resources: Resources) -> bool:
+    """Whether a free slot would find an export to take. Inside the caller's connection."""
+    return any([await next_export(resources, lane=lane) for lane in (None, Lane.SMALL)])
+
+
 def has_limits(resources: Resources) -> bool:
     """Whether datasets or sources limit how many run, whoever's they are."""
     catalog = resources.catalog

@@ -42,6 +42,21 @@ STREAM_KINDS = {"sse": "SSE", "websocket": "WebSocket", "long_poll": say("Long p
 ABOUT_TREND = say("95% of attempts within. A mark is where a new version of Exportdesk first ran.")
 ABOUT_LOOKS = say("Drawn are averages of one look a minute, whatever the dataset.")
 FROM = say("From")
+SWEPT: Mapping[str, str] = {
+    "scheduled runs": say("Scheduled orders placed"),
+    "schedules settled": say("Scheduled runs that ended, noted"),
+    "queued": say("Orders queued that nobody had queued"),
+    "woken": say("Exports told to workers again"),
+    "given up": say("Attempts of lost workers given up"),
+    "timed out": say("Attempts ended at their time limit"),
+    "expired": say("Files removed after their retention"),
+    "orphans deleted": say("Files of no export deleted"),
+    "files lost": say("Exports expired whose file was lost"),
+    "purged": say("Old events, sessions and links removed"),
+    "endpoints deleted": say("Unused callback endpoints deleted"),
+    "secrets dropped": say("Replaced secrets dropped"),
+}
+"""What the sweep's steps come to, by the names that the metric has for them."""
 
 
 class Chart(StrEnum):
@@ -110,6 +125,7 @@ def tables(figures: Figures, query: MonitorQuery) -> dict[str, Table]:
         _failures(figures, query),
         _streams(figures),
         _slots(figures),
+        _swept(figures),
     )
     return {table.name: table for table in made}
 
@@ -387,6 +403,20 @@ def _slots(figures: Figures) -> Table:
         ),
         rows=[(_from(part), *(_average(part, SLOTS, state) for state in ("taken", "free"))) for part in figures.parts],
         is_empty=not any(part.looks[SLOTS] for part in figures.parts),
+    )
+
+
+def _swept(figures: Figures) -> Table:
+    found = figures.swept.most_common()
+    return Table(
+        name="sweep",
+        title=say("What the sweep did"),
+        note=say("What was stuck, lost or past its time, and was put right, whatever the dataset."),
+        empty=say("The sweep had nothing to do in the last {title}.", title=figures.range.title),
+        chart=Chart.RANKS,
+        columns=(Column("action", say("Action")), Column("times", say("How often"), is_drawn=True, tone="accent")),
+        rows=[(Cell(kind, SWEPT.get(kind, kind)), _count(count)) for kind, count in found],
+        is_empty=not found,
     )
 
 

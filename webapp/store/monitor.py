@@ -37,6 +37,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     ENDED: ("dataset", "type"),
     Metric.NOTIFICATION_LATENCY: ("channel", "dataset"),
     Metric.DELIVERIES: ("outcome", "reason", "dataset", "endpoint"),
+    Metric.SWEEP_ACTIONS: ("kind",),
     STREAMS: ("kind",),
     SLOTS: ("state",),
     LOOKS: ("of",),
