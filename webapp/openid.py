@@ -28,10 +28,19 @@ SECONDS = 10.0
 BYTES = 512 * 1024
 LEEWAY_SECONDS = 60
 METADATA_SECONDS = 3600.0
+REFUSAL = "access_denied"
 
 
 class OpenIDFailed(Exception):
     """For the log: what people are told is that it did not work."""
+
+
+class OpenIDAway(OpenIDFailed):
+    """The provider does not answer, or is out of order."""
+
+
+class OpenIDRefused(OpenIDFailed):
+    """The provider did not let them in, or they changed their mind there."""
 
 
 class Metadata(msgspec.Struct, frozen=True):
@@ -59,7 +68,7 @@ class Provider:
 
     def __init__(self, settings: OpenIDSettings, redirect_uri: str) -> None:
         self.settings = settings
-        self._redirect_uri = redirect_uri
+        self.redirect_uri = redirect_uri
         self._metadata: tuple[Metadata, float] | None = None
         self._keys: KeySet | None = None
 
@@ -71,7 +80,7 @@ class Provider:
         query = {
             "response_type": "code",
             "client_id": self.settings.client_id,
-            "redirect_uri": self._redirect_uri,
+            "redirect_uri": self.redirect_uri,
             "scope": self.settings.scopes,
             "state": trip.state,
             "nonce": trip.nonce,
@@ -89,7 +98,8 @@ class Provider:
         if query.get("iss", metadata.issuer) != metadata.issuer:
             raise OpenIDFailed("the answer comes from another issuer")
         if "error" in query:
-            raise OpenIDFailed(f"the provider answered {query['error'][:100]!r}")
+            failure = OpenIDRefused if query["error"] == REFUSAL else OpenIDFailed
+            raise failure(f"the provider answered {query['error'][:100]!r}")
         token = await self._redeemed(metadata, query.get("code", ""), trip.verifier)
         return await self._checked(metadata, token, trip.nonce)
 
@@ -115,7 +125,7 @@ class Provider:
         sent = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": self._redirect_uri,
+            "redirect_uri": self.redirect_uri,
             "code_verifier": verifier,
             "client_id": ours.client_id,
         }
@@ -157,9 +167,20 @@ class Provider:
                 return jwt.decode(token, self._keys, algorithms=list(ALGORITHMS))
             except (JoseError, ValueError):
                 pass
-        content = await _fetch("GET", metadata.jwks_uri)
-        self._keys = KeySet.import_key_set(msgspec.json.decode(content))
+        self._keys = await _keys(metadata)
         return jwt.decode(token, self._keys, algorithms=list(ALGORITHMS))
+
+    async def check(self) -> None:
+        """Asks it for what signing in needs. Raises OpenIDFailed."""
+        metadata = await self._discovered()
+        try:
+            await _keys(metadata)
+        except (JoseError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise OpenIDFailed(f"{metadata.jwks_uri} is not understood: {error}") from error
+
+
+async def _keys(metadata: Metadata) -> KeySet:
+    return KeySet.import_key_set(msgspec.json.decode(await _fetch("GET", metadata.jwks_uri)))
 
 
 def _random() -> str:
@@ -179,10 +200,10 @@ async def _fetch(
         ):
             content = await _read(response)
             if response.status != 200:
-                raise OpenIDFailed(f"{url} answered {response.status}")
+                raise (OpenIDAway if response.status >= 500 else OpenIDFailed)(f"{url} answered {response.status}")
             return content
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise OpenIDFailed(f"{url} cannot be reached: {type(error).__name__}") from error
+        raise OpenIDAway(f"{url} cannot be reached: {type(error).__name__}") from error
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from factories import ASGITransport
+from pages.dom import nodes, text, texts
 
 from webapp.actions import people, users
 from webapp.commands.web import behind_proxies
@@ -57,6 +58,26 @@ async def test_a_write_from_another_site_is_refused_behind_a_proxy_too(
     async with client_of(app, settings, ("127.0.0.1",)) as client:
         headers = {HEADER: "user", "Origin": "https://evil.example"}
         assert (await client.post("/exports", data={"dataset": "things"}, headers=headers)).status_code == 403
+
+
+async def test_who_comes_by_the_proxy_signs_out_there(app: Any, settings: Settings, user: Viewer) -> None:
+    async with client_of(app, settings, ("127.0.0.1",)) as client:
+        client.headers[HEADER] = "user"
+        assert nodes(await client.get("/exports"), "form[action='/sign-out']") == []
+        assert (await client.post("/sign-out")).headers["location"] == "/sign-in"
+        back = await client.get("/sign-in", follow_redirects=True)
+        assert texts(back, ".flash") == ["A proxy in front of this desk signs you in. Sign out there."]
+
+
+@pytest.mark.parametrize("name", ["user", "no name", "王"])
+async def test_whom_the_proxy_lets_in_and_the_desk_does_not_is_told(
+    app: Any, settings: Settings, resources: Resources, user: Viewer, name: str
+) -> None:
+    await users.disable(resources, await people.user_named(resources, "user"), actor="tests")
+    async with client_of(app, settings, ("127.0.0.1",)) as client:
+        kept_out = await client.get("/sign-in", headers=[(HEADER.encode(), name.encode())])
+    assert (kept_out.status_code, nodes(kept_out, "input[type=password]")) == (403, [])
+    assert text(kept_out, "[role=alert]").startswith(f"You come signed in as {name}, who is not let in here.")
 
 
 async def test_who_comes_by_the_proxy_sets_no_first_password(

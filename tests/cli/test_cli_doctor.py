@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from command_line import write_config
 from mail_servers import mail_server
+from openid_provider import provider as provider
 from patience import PATIENCE
 from sink_servers import redis_sink
 
@@ -156,6 +157,20 @@ def test_settings_that_cannot_be_used(examine, monkeypatch):
     code, parts = examine()
     assert code == 1
     assert parts["settings"][0] == "problem"
+
+
+def test_a_provider_of_sign_ins(examine, monkeypatch, provider):
+    assert examine()[1]["sign-in"] == ("ok", "by password and one-time link")
+    monkeypatch.setenv("EXPORTDESK_OIDC_ISSUER", provider.issuer)
+    monkeypatch.setenv("EXPORTDESK_OIDC_CLIENT_ID", "desk")
+    found, line = examine()[1]["sign-in"]
+    assert (found, "EXPORTDESK_BASE_URL" in line) == ("problem", True)
+    monkeypatch.setenv("EXPORTDESK_BASE_URL", "https://exports.example.org")
+    found, line = examine()[1]["sign-in"]
+    assert (found, "https://exports.example.org/sign-in/openid/callback" in line) == ("ok", True), line
+    provider.stop()
+    found, line = examine()[1]["sign-in"]
+    assert (found, "cannot be reached" in line, "EXPORTDESK_OIDC_ISSUER" in line) == ("problem", True, True)
 
 
 @pytest.fixture

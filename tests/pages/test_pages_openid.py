@@ -100,7 +100,10 @@ async def test_a_name_that_was_there_before_is_not_taken_over(
 ) -> None:
     provider.claims["preferred_username"] = "admin"
     refused = await arrived(browser)
-    assert (refused.status_code, text(refused, "[role=alert]")) == (403, "There is a user named admin already.")
+    assert (refused.status_code, text(refused, "[role=alert]")) == (
+        403,
+        "There is a user named admin already, who signs in another way. Ask the person who runs this export desk.",
+    )
     assert (await browser.get("/api/v1/account")).status_code == 401
 
 
@@ -155,8 +158,27 @@ async def test_a_provider_that_is_away_is_said_to_be(browser: httpx.AsyncClient,
     refused = await browser.get("/sign-in/openid")
     assert (refused.status_code, text(refused, "[role=alert]")) == (
         502,
-        "Signing in at the provider did not work. Try again.",
+        "The provider cannot be reached. Try again in a few minutes; "
+        "if that does not help, tell the person who runs this export desk.",
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        ("access_denied", 403, "The provider did not let you in. Ask the person who runs this export desk."),
+        ("server_error", 502, "Signing in at the provider did not work. Try again."),
+    ],
+)
+async def test_what_the_provider_refuses_is_told_and_the_way_on_is_kept(
+    browser: httpx.AsyncClient, error: str, status: int, sentence: str
+) -> None:
+    back = urlsplit(await departed(browser, "/exports/new"))
+    query = {"state": parse_qs(back.query)["state"][0], "error": error}
+    refused = await browser.get(back.path, params=query)
+    assert (refused.status_code, text(refused, "[role=alert]")) == (status, sentence)
+    assert node(refused, "form[action='/sign-in'] input[name=next]").attributes["value"] == "/exports/new"
+    assert node(refused, "a[href^='/sign-in/openid']").attributes["href"] == "/sign-in/openid?next=/exports/new"
 
 
 async def test_the_cookie_of_the_way_there_is_spent_also_when_it_did_not_work(browser: httpx.AsyncClient) -> None:

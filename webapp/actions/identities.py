@@ -32,7 +32,7 @@ async def enter(
         return None
     if ours.groups_claim:
         await _follow(resources, ours, user, _groups(claims.get(ours.groups_claim)))
-    return await people.open_session(resources, user.id, browser, Entrance.OPENID)
+    return await people.open_session(resources, user, browser, Entrance.OPENID)
 
 
 async def _known(resources: Resources, ours: OpenIDSettings, subject: str) -> User | None:
@@ -45,7 +45,8 @@ async def _added(resources: Resources, ours: OpenIDSettings, claims: Mapping[str
     names = (str(claims.get(claim, "")) for claim in (ours.name_claim, *NAME_CLAIMS))
     name = next((name for name in names if may_be_named(name)), None)
     if name is None:
-        raise Invalid([FieldError("name", say("The provider tells no name that can be used here."))])
+        sentence = say("The provider tells no name that can be used here. Ask the person who runs this export desk.")
+        raise Invalid([FieldError("name", sentence)])
     subject = str(claims["sub"])
     try:
         async with resources.store.transaction():
@@ -54,7 +55,11 @@ async def _added(resources: Resources, ours: OpenIDSettings, claims: Mapping[str
     except Invalid:
         if user := await _known(resources, ours, subject):  # another sign-in of theirs was quicker
             return user
-        raise
+        sentence = say(
+            "There is a user named {name} already, who signs in another way. Ask the person who runs this export desk.",
+            name=name,
+        )
+        raise Invalid([FieldError("name", sentence)]) from None
     return user
 
 

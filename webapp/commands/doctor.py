@@ -24,7 +24,7 @@ from webapp.commands.key import count_unsealable
 from webapp.commands.terminal import coloured, say
 from webapp.commands.unwell import Doubtful, Unwell
 from webapp.queue import QueueName
-from webapp.resources import broker_url, is_demo, open_catalog, open_resources
+from webapp.resources import broker_url, is_demo, open_catalog, open_provider, open_resources
 from webapp.sealing import Sealer
 from webapp.settings import BadSettings, Settings, read_settings
 from webapp.store.schema import OutdatedSchema, head_version, require_current_schema
@@ -225,6 +225,26 @@ def _mail_mend(error: Exception) -> str:
     return "check EXPORTDESK_SMTP_URL, and what the server's own log says"
 
 
+async def sign_in(settings: Settings) -> str:
+    """Whether the provider tells what signing in needs; its secret is only tried by who signs in."""
+    provider = open_provider(settings)
+    if provider is None:
+        proxy = f", or by {settings.proxy_user_header} from a trusted proxy" if settings.proxy_user_header else ""
+        return f"by password and one-time link{proxy}"
+    from webapp.openid import OpenIDFailed
+
+    try:
+        await provider.check()
+    except OpenIDFailed as error:
+        raise Unwell(f"OpenID: {error}", "check EXPORTDESK_OIDC_ISSUER, and that a firewall lets us there") from None
+    if not settings.has_base_url:
+        raise Unwell(
+            f"OpenID: {provider.settings.issuer} answers, but nobody knows where it is to lead people back to",
+            "set EXPORTDESK_BASE_URL",
+        )
+    return f"OpenID: {provider.settings.issuer} answers; people come back to {provider.redirect_uri}"
+
+
 async def datasets(settings: Settings) -> str:
     catalog = await asyncio.to_thread(open_catalog, settings)
     problems = await asyncio.to_thread(answer_problems, catalog, settings)
@@ -247,6 +267,7 @@ CHECKS: dict[str, Check] = {
     "finished files": finished_files,
     "event sink": event_sink,
     "mail server": mail_server,
+    "sign-in": sign_in,
     "datasets": datasets,
     "stuck work": stuck_work,
 }

@@ -13,7 +13,7 @@ from webapp.actions import identities
 from webapp.domain.access import NotFound
 from webapp.domain.errors import Invalid
 from webapp.domain.sentences import say
-from webapp.openid import OpenIDFailed, Provider, Trip
+from webapp.openid import OpenIDAway, OpenIDFailed, OpenIDRefused, Provider, Trip
 from webapp.pages.session import browser_of, enter, form_page
 from webapp.sealing import Unsealable
 from webapp.web.context import resources
@@ -22,6 +22,12 @@ from webapp.web.render import local_path
 COOKIE = "exportdesk_openid"
 PATH = "/sign-in/openid"
 TRIP_SECONDS = 600
+KEPT_OUT = say("You are not let in here. Ask the person who runs this export desk.")
+REFUSED = say("The provider did not let you in. Ask the person who runs this export desk.")
+AWAY = say(
+    "The provider cannot be reached. Try again in a few minutes; "
+    "if that does not help, tell the person who runs this export desk."
+)
 
 log = logging.getLogger(__name__)
 _trips = msgspec.json.Decoder(Trip)
@@ -30,10 +36,11 @@ _trips = msgspec.json.Decoder(Trip)
 async def depart(request: Request) -> Response:
     """To the provider."""
     provider, desk = _provider(request), resources(request)
+    following = local_path(request.query_params.get("next"))
     try:
-        url, trip = await provider.departure(local_path(request.query_params.get("next")))
+        url, trip = await provider.departure(following)
     except OpenIDFailed as failure:
-        return _failed(request, failure)
+        return _failed(request, failure, following)
     response = RedirectResponse(url, status_code=303)
     response.set_cookie(
         COOKIE,
@@ -55,20 +62,19 @@ async def arrive(request: Request) -> Response:
 
 
 async def _arrived(request: Request) -> Response:
-    provider, desk = _provider(request), resources(request)
+    provider, desk, following = _provider(request), resources(request), ""
     try:
         trip = _trip(request)
+        following = trip.following
         claims = await provider.arrival(trip, dict(request.query_params))
         session = await identities.enter(desk, provider.settings, claims, browser_of(request))
     except OpenIDFailed as failure:
-        return _failed(request, failure)
+        return _failed(request, failure, following)
     except Invalid as invalid:
-        return form_page(request, 403, trouble=invalid.errors[0].message)
+        return form_page(request, 403, following=following, trouble=invalid.errors[0].message)
     if session is None:
-        return form_page(
-            request, 403, trouble=say("You are not let in here. Ask the person who runs this export desk.")
-        )
-    return await enter(request, session, trip.following)
+        return form_page(request, 403, following=following, trouble=KEPT_OUT)
+    return await enter(request, session, following)
 
 
 def _provider(request: Request) -> Provider:
@@ -90,6 +96,13 @@ def _trip(request: Request) -> Trip:
     return trip
 
 
-def _failed(request: Request, failure: OpenIDFailed) -> Response:
+def _failed(request: Request, failure: OpenIDFailed, following: str) -> Response:
     log.warning("OpenID: %s", failure)
-    return form_page(request, 502, trouble=say("Signing in at the provider did not work. Try again."))
+    match failure:
+        case OpenIDAway():
+            status, trouble = 502, AWAY
+        case OpenIDRefused():
+            status, trouble = 403, REFUSED
+        case _:
+            status, trouble = 502, say("Signing in at the provider did not work. Try again.")
+    return form_page(request, status, following=following, trouble=trouble)

@@ -15,6 +15,7 @@ from webapp.domain.sentences import say, sentence_of
 from webapp.web.context import resources, viewer_or_none
 from webapp.web.flash import Flash, flash, redirect
 from webapp.web.forms import read_form
+from webapp.web.proxies import PROXY_USER
 from webapp.web.render import local_path, page
 from webapp.web.security import SESSION_COOKIE
 
@@ -23,6 +24,8 @@ async def show_sign_in(request: Request) -> Response:
     following = local_path(request.query_params.get("next"))
     if viewer_or_none(request):
         return RedirectResponse(following, status_code=303)
+    if name := request.scope.get(PROXY_USER):  # no password would help: what the proxy says counts before a session
+        return page(request, "session/kept_out.html", 403, name=name[:100])
     return form_page(request, following=following, name="", trouble="")
 
 
@@ -79,9 +82,12 @@ async def sign_in_once(request: Request) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    if who := viewer_or_none(request):
+    """Who comes signed in by a proxy has nothing to end here, and is told so."""
+    who = viewer_or_none(request)
+    if who:
         await people.sign_out(resources(request), who)
-    response = redirect(request, "/sign-in", flash("signed-out"))
+    told = flash("signed-in-elsewhere") if who and who.session is None else flash("signed-out")
+    response = redirect(request, "/sign-in", told)
     response.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="lax")
     return response
 

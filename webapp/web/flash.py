@@ -21,11 +21,12 @@ VALUE_LENGTH = 80
 
 SENTENCES: Mapping[str, tuple[str, Text]] = {
     "signed-out": ("good", say("You are signed out.")),
+    "signed-in-elsewhere": ("note", say("A proxy in front of this desk signs you in. Sign out there.")),
     "password-changed": (
         "good",
         say("Your password is changed; everywhere else you are signed out, and one-time links no longer let in."),
     ),
-    "tokens-go-on": ("note", say("{tokens} of yours go on working. They are listed below, to be revoked.")),
+    "tokens-go-on": ("note", say("It ends no API token: {tokens} of yours, listed below, can be revoked there.")),
     "preferences-saved": ("good", say("Saved.")),
     "email-asked": ("note", say("A mail is on its way. Follow its link, and the address counts.")),
     "email-not-asked": ("good", say("Cancelled: the link that was sent is no good any more.")),

@@ -30,7 +30,7 @@ class ProxyUser:
             scope = {
                 **scope,
                 "headers": others,
-                PROXY_USER: given[0].decode("latin-1").strip() if is_believed else None,
+                PROXY_USER: given[0].decode("utf-8", "replace").strip() if is_believed else None,
             }
         await self.app(scope, receive, send)
 
