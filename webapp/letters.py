@@ -53,9 +53,10 @@ def confirmation(language: Language, *, name: str, url: str) -> Letter:
         )
 
 
-def ended(language: Language, export: Mapping[str, Any], *, base_url: str) -> Letter:
-    """Tells how an export ended; `export` as callbacks carry it. Never the file, and no link to it: to its page."""
-    what = " ".join(str(export["name"] or export["dataset"]).split())
+def ended(language: Language, export: Mapping[str, Any], what: str, *, base_url: str) -> Letter:
+    """Tells how an export ended, which people call `what`; `export` as callbacks carry it. Never the file, and no link
+    to it: to its page."""
+    what = " ".join(what.split())
     with speaking(language):
         return Letter(
             subject=_subject(export["status"], what),
@@ -67,9 +68,9 @@ def ended(language: Language, export: Mapping[str, Any], *, base_url: str) -> Le
         )  # fmt: skip
 
 
-def shared(language: Language, export: Mapping[str, Any], *, by: str, note: str, base_url: str) -> Letter:
+def shared(language: Language, export: Mapping[str, Any], what: str, *, by: str, note: str, base_url: str) -> Letter:
     """Tells who was given a finished file to look at, and by whom; `export` as callbacks carry it."""
-    what = " ".join(str(export["name"] or export["dataset"]).split())
+    what = " ".join(what.split())
     with speaking(language):
         said = [gettext("{name} writes: {note}", name=by, note=note)] if by and note else [note] if note else []
         return Letter(

@@ -102,7 +102,7 @@ async def test_a_failure_that_is_tried_again_is_no_end(desk: Resources, writer: 
     assert await all_deliveries(desk) == []
 
 
-@pytest.mark.parametrize(("language", "subject"), [(None, "things failed"), ("zh-CN", "things 失败")])
+@pytest.mark.parametrize(("language", "subject"), [(None, "Things failed"), ("zh-CN", "Things 失败")])
 async def test_a_mail_leads_to_the_page_in_the_persons_language(
     desk: Resources, writer: Viewer, server: MailServer, language: str | None, subject: str
 ):

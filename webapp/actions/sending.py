@@ -39,7 +39,6 @@ from webapp.domain.tallies import Metric, Observation
 from webapp.language import LANGUAGES
 from webapp.resources import Resources
 from webapp.sealing import Unsealable
-from webapp.settings import Settings
 from webapp.store import emails, endpoints, leases, people, tallies
 from webapp.store import shares as share_rows
 from webapp.store.database import PlainSQL
@@ -131,7 +130,7 @@ async def claim(
             known=opened,
             ended=ended,
             at=await store.now(),
-            settings=resources.settings,
+            resources=resources,
         )
         found = await store.at_once(look)
         if not found.unknown:
@@ -151,7 +150,7 @@ async def _claim(
     known: Known,
     ended: Sequence[Ended],
     at: datetime,
-    settings: Settings,
+    resources: Resources,
 ) -> Claim:
     if ended:
         await _record(rows, ended, at)
@@ -166,7 +165,7 @@ async def _claim(
     taken = await leases.take(rows, list(owed), token, at=at, until=_lease_end(at))
     if lost := [row["id"] for row in taken if owed[row["id"]]]:
         await leases.interrupt(rows, lost, at=at)
-    found = await _composed(rows, taken, known, token, at=at, settings=settings)
+    found = await _composed(rows, taken, known, token, at=at, resources=resources)
     await leases.begin(rows, [_begun(one) for one in found.work])
     return found
 
@@ -210,7 +209,7 @@ async def _composed(
     token: str,
     *,
     at: datetime,
-    settings: Settings,
+    resources: Resources,
 ) -> Claim:
     """What is to be sent, signed. An endpoint for which that cannot be done keeps nobody else waiting."""
     events = await leases.events_of(rows, list({row["event_id"] for row in taken}))
@@ -228,7 +227,7 @@ async def _composed(
         endpoint = known[row["endpoint_id"]]
         reader = readers.get(endpoint.settings.reader or "") if endpoint else None
         note = notes.get((row["export_id"], endpoint.settings.reader or "")) if endpoint else None
-        composed = endpoint and _work(row, endpoint, events[row["event_id"]], token, at, settings, reader, note)
+        composed = endpoint and _work(row, endpoint, events[row["event_id"]], token, at, resources, reader, note)
         if composed:
             work.append(composed)
         else:
@@ -257,7 +256,7 @@ def _work(
     event: tuple[int, str],
     token: str,
     at: datetime,
-    settings: Settings,
+    resources: Resources,
     reader: Reader | None,
     note: Note | None,
 ) -> Work | None:
@@ -267,7 +266,7 @@ def _work(
     secrets = [secret.value for secret in endpoint.valid_secrets(at)]
     try:
         if endpoint.settings.reader:
-            sent = _mail(endpoint, message, settings, reader, note, at=at)
+            sent = _mail(endpoint, message, resources, reader, note, at=at)
         else:
             sent = messages.outgoing(endpoint.settings, secrets, message, at=at)
     except Exception:
@@ -289,7 +288,7 @@ def _work(
 def _mail(
     endpoint: Endpoint,
     message: Message,
-    settings: Settings,
+    resources: Resources,
     reader: Reader | None,
     note: Note | None,
     *,
@@ -299,16 +298,18 @@ def _mail(
 
     Without a body when there is nobody to write to, or no server to give it to, or it is shared no more.
     """
-    url, export = endpoint.settings.url, msgspec.json.decode(message.data)
+    url, export, settings = endpoint.settings.url, msgspec.json.decode(message.data), resources.settings
     is_owner = export["owner"] == endpoint.settings.reader
     if reader is None or settings.mail is None or not (is_owner or note):
         return Outgoing(url, (), b"")
     address, tag = reader
     language, base_url = LANGUAGES[tag or settings.language], settings.base_url
+    dataset = resources.catalog.datasets.get(export["dataset"])
+    what = export["name"] or (dataset.title if dataset else export["dataset"])
     if note and not is_owner:
-        letter = letters.shared(language, export, by=note.by, note=note.text, base_url=base_url)
+        letter = letters.shared(language, export, what, by=note.by, note=note.text, base_url=base_url)
     else:
-        letter = letters.ended(language, export, base_url=base_url)
+        letter = letters.ended(language, export, what, base_url=base_url)
     mail_id = message.id if is_owner else f"{message.id}.{endpoint.id}"
     mail = letters.message(letter, settings.mail, address, id=mail_id, at=at, base_url=base_url)
     return Outgoing(url, tuple((name, str(value)) for name, value in mail.items()), mail.as_bytes())
