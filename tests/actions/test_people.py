@@ -332,7 +332,29 @@ async def test_every_change_is_in_the_audit_log_in_order(each_resources: Resourc
         ("root", "user.role", "ann", {"role": "admin"}),
         ("root", "user.password", "ann", {}),
         ("ann", "token.created", token_id, {"user": "ann", "name": "script", "scopes": sorted(Scope)}),
-        ("root", "token.revoked", token_id, {}),
+        ("root", "token.revoked", token_id, {"user": "ann", "name": "script"}),
+    ]
+
+
+async def test_signing_in_and_out_is_in_the_audit_log(each_resources: Resources, ann: User, clock: Clock):
+    browser = people.Browser("192.0.2.7", "a browser")
+    link = await link_token(each_resources, ann)
+    clock.move(1)
+    assert await people.sign_in(each_resources, "ANN", "not it", browser) is None
+    session = await people.sign_in(each_resources, "ANN", PASSWORD, browser)
+    assert session is not None
+    clock.move(1)
+    viewer = await people.viewer_of_session(each_resources, session.token)
+    assert viewer is not None
+    await people.sign_out(each_resources, viewer)
+    await people.sign_out(each_resources, viewer)
+    clock.move(1)
+    assert await people.sign_in_once(each_resources, link, browser)
+    assert await people.sign_in_once(each_resources, link, browser) is None
+    assert (await audit_rows(each_resources))[1:] == [
+        ("ann", "user.signed_in", "ann", {"by": "password", "address": "192.0.2.7"}),
+        ("ann", "user.signed_out", "ann", {"ended": 1}),
+        ("ann", "user.signed_in", "ann", {"by": "link", "address": "192.0.2.7"}),
     ]
 
 

@@ -53,7 +53,7 @@ async def change_password(
             raise Invalid([FieldError("current", say("This is not your password."))])
         await tries.forgive(resources, user.name, browser.address)
     await people.set_password(resources, user.name, new, actor=user.name, ends_tokens=ends_tokens)
-    return await people.open_session(resources, user.id, browser, Entrance.PASSWORD)
+    return await people.open_session(resources, user, browser, Entrance.PASSWORD, is_sign_in=False)
 
 
 async def set_preferences(resources: Resources, viewer: Viewer, *, language: str, timezone: str) -> None:

@@ -146,7 +146,7 @@ async def sign_in(resources: Resources, name: str, password: str, browser: Brows
     if not await passwords.verified(known, password) or user is None:
         return None
     await tries.forgive(resources, name, browser.address)
-    return await open_session(resources, user.id, browser, Entrance.PASSWORD)
+    return await open_session(resources, user, browser, Entrance.PASSWORD)
 
 
 async def sign_in_once(resources: Resources, token: str, browser: Browser = UNKNOWN) -> NewSession | None:
@@ -154,17 +154,26 @@ async def sign_in_once(resources: Resources, token: str, browser: Browser = UNKN
     async with resources.store.transaction():
         now = await resources.store.now()
         spent = await people.use_link(resources.store, token[:200], now=now)
-    return await open_session(resources, spent[0], browser, Entrance.LINK) if spent else None
+        user = await people.user_by_id(resources.store, spent[0]) if spent else None
+    return await open_session(resources, user, browser, Entrance.LINK) if user else None
 
 
-async def open_session(resources: Resources, user_id: str, browser: Browser, entrance: Entrance) -> NewSession:
+async def open_session(
+    resources: Resources, user: User, browser: Browser, entrance: Entrance, *, is_sign_in: bool = True
+) -> NewSession:
+    """`is_sign_in`: it does not only take the place of a session that they had."""
     token, agent = secrets.token_urlsafe(32), browser.agent[:AGENT_LENGTH].replace("\0", "")
     async with resources.store.transaction():
         now = await resources.store.now()
         session = Session(new_id("ses"), now, now, agent, browser.address, entrance)
         await people.insert_session(
-            resources.store, session, token=token, user_id=user_id, expires_at=now + SESSION_LIFETIME
+            resources.store, session, token=token, user_id=user.id, expires_at=now + SESSION_LIFETIME
         )
+        if is_sign_in:
+            details = {"by": entrance.value, "address": browser.address}
+            await people.audit(
+                resources.store, actor=user.name, action="user.signed_in", subject=user.name, at=now, details=details
+            )
     return NewSession(token, round(SESSION_LIFETIME.total_seconds()))
 
 
@@ -173,7 +182,16 @@ async def sign_out(resources: Resources, viewer: Viewer) -> None:
     if viewer.session is None:
         return
     async with resources.store.transaction():
-        await people.delete_session(resources.store, viewer.session, user_id=viewer.id)
+        if await people.delete_session(resources.store, viewer.session, user_id=viewer.id):
+            now, details = await resources.store.now(), {"ended": 1}
+            await people.audit(
+                resources.store,
+                actor=viewer.name,
+                action="user.signed_out",
+                subject=viewer.name,
+                at=now,
+                details=details,
+            )
     await hint_identity(resources, viewer.id)
 
 
@@ -363,8 +381,12 @@ async def revoke_token(resources: Resources, token_id: str, *, actor: str, user_
         raise NotFound
     async with resources.store.transaction():
         now = await resources.store.now()
-        whose = await people.revoke_token(resources.store, token_id, now=now, user_id=user_id)
-        if whose is None:
+        revoked = await people.revoke_token(resources.store, token_id, now=now, user_id=user_id)
+        if revoked is None:
             raise NotFound
-        await people.audit(resources.store, actor=actor, action="token.revoked", subject=token_id, at=now)
+        whose, name = revoked
+        details = {"user": (await people.user_names(resources.store, [whose]))[whose], "name": name}
+        await people.audit(
+            resources.store, actor=actor, action="token.revoked", subject=token_id, at=now, details=details
+        )
     await hint_identity(resources, whose)

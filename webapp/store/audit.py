@@ -28,7 +28,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """`kind` is the first part of an action: `user`, `token`, `grant`."""
+    """`kind` is the first part of an action: `user`, `token`, `grant`. Names count whatever their case."""
 
     actor: str | None = None
     kind: str | None = None
@@ -43,12 +43,12 @@ async def page(store: Store, chosen: AuditFilter, *, limit: int, after: tuple[da
     if after is not None:
         query = query.where(tuple_(*key) < tuple_(literal(after[0], Milliseconds), literal(after[1], Text)))
     if chosen.actor:
-        query = query.where(audit_log.c.actor == chosen.actor)
+        query = query.where(func.lower(audit_log.c.actor) == func.lower(chosen.actor))
     if chosen.kind:
         start = f"{chosen.kind}."
         query = query.where(func.substr(audit_log.c.action, 1, len(start)) == start)
     if chosen.subject:
-        query = query.where(audit_log.c.subject == chosen.subject)
+        query = query.where(func.lower(audit_log.c.subject) == func.lower(chosen.subject))
     if chosen.since:
         query = query.where(audit_log.c.timestamp >= chosen.since)
     if chosen.until:

@@ -351,14 +351,16 @@ def _are_in_force(user_id: str, now: datetime) -> ColumnElement[bool]:
     )
 
 
-async def revoke_token(store: Store, token_id: str, *, now: datetime, user_id: str | None = None) -> str | None:
-    """Whose it was; None when there is no such token (of this person) or it is revoked already."""
+async def revoke_token(
+    store: Store, token_id: str, *, now: datetime, user_id: str | None = None
+) -> tuple[str, str] | None:
+    """The user's id and the token's name; None when there is no such token (of this person), or it is revoked."""
     query = update(api_tokens).where(api_tokens.c.id == token_id, api_tokens.c.revoked_at.is_(None))
     if user_id is not None:
         query = query.where(api_tokens.c.user_id == user_id)
-    query = query.values(revoked_at=now).returning(api_tokens.c.user_id)
+    query = query.values(revoked_at=now).returning(api_tokens.c.user_id, api_tokens.c.name)
     row = await store.fetch_one(query)
-    return row["user_id"] if row else None
+    return (row["user_id"], row["name"]) if row else None
 
 
 async def audit(
