@@ -50,6 +50,34 @@ async def test_a_new_password_ends_one_time_links(
     assert [answer.status_code for answer in answers] == [401, 303], "those of others go on"
 
 
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0", "Firefox on Linux"),
+        (
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 "
+            "Safari/537.36 Edg/142.0.0.0",
+            "Edge on Windows",
+        ),
+        (
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+            "Version/18.0 Mobile/15E148 Safari/604.1",
+            "Safari on iPhone",
+        ),
+        ("Mozilla/5.0 Firefox/144.0", "Firefox"),
+        ("curl/8.5.0", "curl/8.5.0"),
+        ("", "A browser that does not say its name"),
+    ],
+)
+async def test_browsers_are_called_as_people_call_them(
+    client: httpx.AsyncClient, resources: Resources, agent: str, name: str
+) -> None:
+    found = await people.user_named(resources, "user")
+    await people.open_session(resources, found, people.Browser("", agent), Entrance.PASSWORD)
+    page = await client.get("/account")
+    assert name in texts(page, "#sessions .row-title")
+
+
 @pytest.mark.parametrize(("choice", "left", "told"), [({}, 2, 2), ({"tokens": "end"}, 0, 1)])
 async def test_tokens_go_on_with_a_new_password_unless_they_are_ended_as_well(
     client: httpx.AsyncClient, resources: Resources, user: Viewer, admin: Viewer, choice: dict[str, str], left: int,
@@ -63,6 +91,11 @@ async def test_tokens_go_on_with_a_new_password_unless_they_are_ended_as_well(
     assert "checked" not in node(page, "#password input[name=tokens]").attributes
     await client.post("/account/password", data={"current": OLD, "password": NEW, "again": NEW} | choice)
     page = await client.get("/account")
+    if told > 1:
+        assert (
+            texts(page, ".flash")[1]
+            == "It ends no API token: 2 API tokens of yours, listed below, can be revoked there."
+        )
     assert len(nodes(page, "#tokens tbody tr")) == left
     assert len(texts(page, ".flash")) == told
     assert await people.count_tokens(resources, (await people.user_named(resources, "admin")).id) == 1
@@ -75,7 +108,7 @@ async def test_a_first_password_wants_a_one_time_link(
     for entrance, may in ((Entrance.OPENID, False), (Entrance.PASSWORD, False), (Entrance.LINK, True)):
         async with resources.store.transaction():
             await rows.forget_password(resources.store, user.id)
-        session = await people.open_session(resources, found.id, people.UNKNOWN, entrance)
+        session = await people.open_session(resources, found, people.UNKNOWN, entrance)
         anonymous.cookies.set(SESSION_COOKIE, session.token)
         page = await anonymous.get("/account")
         assert (bool(nodes(page, "#password form")), bool(nodes(page, "#first-by-link"))) == (may, not may)

@@ -155,7 +155,9 @@ async def test_groups_hold_grants_for_their_members(
     group = made.headers["location"]
     await admin_client.post("/admin/datasets/things/grants", data={"group": group.rsplit("/", 1)[1]})
     assert (await client.get(f"/exports/{export.id}")).status_code == 404
-    assert (await admin_client.post(f"{group}/members", data={"add": "nobody"})).status_code == 422
+    for name, trouble in (("nobody", "There is no user named nobody."), (" ", "Write the name of a user.")):
+        refused = await admin_client.post(f"{group}/members", data={"add": name})
+        assert (refused.status_code, text(refused, "#error-person")) == (422, trouble)
     await admin_client.post(f"{group}/members", data={"add": "user"})
     assert (await client.get(f"/exports/{export.id}")).status_code == 200
     assert texts(await admin_client.get(group), "ul.rows a.row-title") == ["user", "Things"]
@@ -218,6 +220,7 @@ async def test_the_audit_log_is_filtered_paged_and_told_as_csv(
     assert [t.split()[0] for t in texts(await admin_client.get(older), "tbody .row-title")] == ["group.added"] * 5
     assert nodes(await admin_client.get("/admin/audit?actor=nobody"), "tbody tr") == []
     assert nodes(await admin_client.get("/admin/audit?kind=group&until=2020-01-01"), "tbody tr") == []
+    assert len(nodes(await admin_client.get("/admin/audit?actor=%3DROOT&subject=%3DGroup%207"), "tbody tr")) == 1
     one = await admin_client.get("/admin/audit?subject=%3Dgroup%207&since=2020-01-01&until=2999-01-01")
     assert len(nodes(one, "tbody tr")) == 1
     table = list(csv.reader((await admin_client.get("/admin/audit.csv?kind=group")).text.splitlines()))

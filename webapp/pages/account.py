@@ -14,6 +14,7 @@ from webapp.domain.access import TooManyTries
 from webapp.domain.errors import FieldError, Invalid
 from webapp.domain.sentences import say, sentence_of
 from webapp.language import LANGUAGES
+from webapp.pages.browsers import browser_name
 from webapp.pages.order_options import time_zones
 from webapp.pages.session import browser_of, enter
 from webapp.pages.token_fields import LIFETIMES, SCOPES, TokenForm, lifetime_of, sent_token, token_row
@@ -46,6 +47,7 @@ async def account_page(
         "first_by_link": accounts.FIRST_BY_LINK,
         "now": now,
         "sessions": await accounts.sessions(desk, who),
+        "browser_name": browser_name,
         "tokens": [row for row in reversed(tokens) if row.is_in_force],
         "ended": sum(not row.is_in_force for row in tokens),
         "zones": time_zones(),

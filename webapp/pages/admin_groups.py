@@ -168,6 +168,8 @@ async def _group(request: Request) -> Group:
 
 async def _person(desk: Resources, name: str) -> User:
     """Raises Invalid."""
+    if not name.strip():
+        raise Invalid([FieldError("person", say("Write the name of a user."))])
     try:
         return await people.user_named(desk, name.strip())
     except NotFound:

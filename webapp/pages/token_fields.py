@@ -13,10 +13,13 @@ from webapp.store.people import ApiToken
 from webapp.web.forms import Form
 
 SCOPES: Mapping[Scope, tuple[str, str]] = {
-    Scope.READ: (say("Read"), say("datasets, exports, events; download files")),
+    Scope.READ: (say("Read"), say("datasets, exports, events, the account; download files")),
     Scope.EXPORT: (say("Export"), say("order, preview, cancel, retry, delete")),
     Scope.CALLBACKS: (say("Callbacks"), say("endpoints and deliveries")),
-    Scope.ADMIN: (say("Admin"), say("the account, tokens, and whatever else its person may administer")),
+    Scope.ADMIN: (
+        say("Admin"),
+        say("change the account, make and revoke tokens, and whatever else its person may administer"),
+    ),
 }
 LIFETIMES: Mapping[str, str] = {
     "7": say("7 days"),
