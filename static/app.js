@@ -67,8 +67,13 @@
     if (event.target.matches("[data-select-all]")) for (const box of ticks()) box.checked = event.target.checked;
     if (event.target.matches(".tick")) tellSelection();
     const form = event.target.form;
-    if (form?.hasAttribute("data-autosubmit") && event.target.matches("select")) form.requestSubmit();
+    if (form?.hasAttribute("data-autosubmit") && event.target.matches("select") && !isTyped) form.requestSubmit();
   });
+
+  // By keys each choice on the way to the wanted one is a change: then the button says when it is enough.
+  let isTyped = false;
+  document.addEventListener("keydown", () => { isTyped = true; }, true);
+  document.addEventListener("pointerdown", () => { isTyped = false; }, true);
 
   // Copying.
   document.addEventListener("click", async (event) => {

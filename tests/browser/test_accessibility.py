@@ -116,7 +116,7 @@ async def paths(resources: Resources, admin: Viewer) -> Paths:
         "/admin/users/{user_id}": [f"/admin/users/{admin.id}"],
         "/docs": ["/docs", "/no-such-page"],
         "/docs/api": ["/docs/api"],
-        "/exports": ["/exports", "/exports?status=FAILED", "/exports?text=nothing-like-it", "/exports?shared=1"],
+        "/exports": ["/exports", "/exports?status=FAILED", "/exports?q=nothing-like-it", "/exports?shared=1"],
         "/exports/new": ["/exports/new", "/exports/new?dataset=things"],
         "/exports/new/columns": ["/exports/new/columns?dataset=things&o.columns=price&o.columns=gone"],
         "/exports/{export_id}": [f"/exports/{export.id}" for export in (*exports, theirs)],
@@ -178,6 +178,23 @@ async def test_axe_finds_nothing(
     found = await violations(await context.new_page(), paths)
     await context.close()
     assert found == [], "\n".join(found)
+
+
+async def test_nothing_is_beside_a_narrow_page(
+    browser: Browser, server: Any, resources: Resources, admin: Viewer, paths: Paths
+) -> None:
+    """320 pixels: a small phone, or 1280 at 400 %."""
+    session = await people.sign_in(resources, admin.name, f"{admin.name} has a password")
+    assert session is not None
+    context = await browser.new_context(base_url=server.url, viewport={"width": 320, "height": 900})
+    await context.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": server.url}])
+    page, wide = await context.new_page(), list[str]()
+    for path in [address for addresses in paths.values() for address in addresses]:
+        await page.goto(path)
+        if await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+            wide.append(path)
+    await context.close()
+    assert wide == []
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ from browser.test_live_pages import finish, report
 from factories import CONTENT
 from playwright.async_api import Browser, Locator, Page, expect
 
-from webapp.actions import attempts
+from webapp.actions import attempts, saved_orders
+from webapp.actions.exports import Order
 from webapp.domain.access import Viewer
 from webapp.domain.errors import ErrorCode, export_error
 from webapp.domain.exports import Export, Status
+from webapp.domain.formats import API_DEFAULTS
 from webapp.resources import Resources
 
 pytestmark = pytest.mark.browser
@@ -171,6 +173,44 @@ async def test_the_whole_way_by_keyboard(
     await page.wait_for_url("**/sign-in*")
     await context.close()
     assert problems == []
+
+
+async def test_a_filter_chosen_by_keys_waits_for_its_button(page: Page, make_export: ExportMaker) -> None:
+    """Each arrow key is a choice: a page that loads anew at the first one takes the focus away."""
+    await make_export(Status.SUCCESS)
+    await page.goto("/exports")
+    chosen = page.locator("#format")
+    await tab_to(page, chosen)
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("ArrowDown")
+    await expect(chosen).to_have_value("xlsx")
+    await expect(chosen).to_be_focused()
+    await tab_to(page, page.get_by_role("button", name="Filter"))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**format=xlsx**")
+    await page.locator("#format").click()
+    await page.locator("#format").select_option("csv")
+    await page.wait_for_url("**format=csv**")
+
+
+async def test_the_dates_of_a_schedule_follow_the_keys(page: Page, resources: Resources, user: Viewer) -> None:
+    wanted = Order("things", {}, "csv", {}, zone="UTC")
+    saved = await saved_orders.save(resources, user, "Mine", wanted, defaults=API_DEFAULTS)
+    await page.goto(f"/saved-orders/{saved.id}/schedule")
+    await expect(page.get_by_role("button", name="Show the dates")).to_have_count(0)
+    dates = await page.locator("#dates").element_handle()
+    await tab_to(page, page.get_by_label("Daily"))
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("ArrowDown")
+    await expect(page.locator("#dates time").first).to_contain_text("-01 08:00")
+    await expect(page.get_by_label("Monthly")).to_be_focused()
+    assert await page.locator("#dates").evaluate("(now, before) => now === before", dates), "or it is not spoken"
+    await page.keyboard.press("ArrowDown")
+    await tab_to(page, page.locator("#cron"))
+    await page.keyboard.press("Control+A")
+    await page.keyboard.type("never")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#dates .error")).to_be_focused()
 
 
 async def test_fast_progress_is_spoken_politely_and_seldom(

@@ -82,6 +82,7 @@ async def test_the_next_dates_are_shown_before_it_is_saved(
 async def test_a_mistake_is_said(client: httpx.AsyncClient, saved_id: str, form: dict[str, str], message: str) -> None:
     refused = await client.post(f"/saved-orders/{saved_id}/schedule", data=form)
     assert (refused.status_code, text(refused, "#dates .error")) == (422, message)
+    assert node(refused, "#summary[tabindex]").text() == message, "where scripts lead the focus"
 
 
 async def test_the_list_says_when_and_what_came_of_it(
