@@ -14,12 +14,11 @@ from typing import TypeVar
 
 from webapp import logs
 from webapp.actions import attempts
-from webapp.actions.sweep import in_words
 from webapp.datasets import sources
 from webapp.datasets.declaration import Dataset
 from webapp.datasets.parameters import bind_values
 from webapp.domain import limits
-from webapp.domain.errors import AttemptFailed, ErrorCode, ExportError, export_error
+from webapp.domain.errors import AttemptFailed, ErrorCode, ExportError, export_error, in_words
 from webapp.domain.exports import Export, ExportFile, FormatWarning, Phase
 from webapp.domain.formats import API_DEFAULTS, content_type, file_extension, file_name, parse_options
 from webapp.domain.sizes import told_size

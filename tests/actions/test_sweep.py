@@ -19,10 +19,10 @@ from fresh_stores import Clock
 from webapp.actions import attempts, monitor, people
 from webapp.actions import exports as actions
 from webapp.actions.exports import DAY
-from webapp.actions.sweep import ORPHAN_AGE, in_words, sweep
+from webapp.actions.sweep import ORPHAN_AGE, sweep
 from webapp.domain import limits
 from webapp.domain.access import Viewer
-from webapp.domain.errors import ErrorCode
+from webapp.domain.errors import ErrorCode, in_words
 from webapp.domain.exports import Export, Phase, Status
 from webapp.queue import enqueue_export, job_id
 from webapp.resources import Resources

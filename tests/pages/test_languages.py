@@ -8,6 +8,7 @@ import re
 import string
 import tomllib
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from webapp import language
 from webapp.actions import exports
 from webapp.domain import errors
 from webapp.domain.access import Viewer
-from webapp.domain.errors import ErrorCode, ExportError, export_error, recalled
+from webapp.domain.errors import ErrorCode, ExportError, export_error, in_words, recalled
 from webapp.domain.exports import Export, Status
 from webapp.domain.sentences import Text, say, say_many
 from webapp.language import CHINESE, ENGLISH, LANGUAGES, LOCALES, gettext, ngettext, read_messages, speaking
@@ -264,6 +265,15 @@ def test_words_of_ours_within_it_are_told_too(reason: Text) -> None:
     error = export_error(ErrorCode.FORMAT_LIMIT, detail=reason.format(name="x", limit=7))
     with speaking(CHINESE):
         assert not re.search("[a-z]{4}", gettext(recalled(error)).replace("Unicode", ""))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "length"), [(1, "1 秒"), (90, "90 秒"), (4000, "4,000 秒"), (1800, "30 分钟"), (7200, "2 小时")]
+)
+def test_a_time_limit_within_it_is_told_too(seconds: int, length: str) -> None:
+    error = export_error(ErrorCode.TIMEOUT, limit=in_words(timedelta(seconds=seconds)))
+    with speaking(CHINESE):
+        assert gettext(recalled(error)) == f"导出运行超过了 {length} 的时限。请缩小参数范围后重试。"
 
 
 def test_what_no_release_wrote_stays_as_it_is() -> None:

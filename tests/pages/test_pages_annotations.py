@@ -38,6 +38,8 @@ async def test_a_name_and_a_note_in_every_status(
     assert node(shown, "#annotation-note").text() == "first line\nsecond & last"
     assert text(await client.get("/exports"), ".row-title") == "For <Ann>"
     assert text(await client.get("/exports"), ".row-dataset") == "Things"
+    labels = [found.attributes["aria-label"] or "" for found in nodes(await client.get("/exports"), "tr [aria-label]")]
+    assert [label for label in labels[1:] if "For <Ann>" not in label] == [], "each row is told by its own name"
 
 
 async def test_an_empty_name_is_the_datasets_again(client: httpx.AsyncClient, make_export: ExportMaker) -> None:

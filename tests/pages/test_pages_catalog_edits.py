@@ -12,6 +12,7 @@ import pytest
 from factories import stored_export
 from owing import register
 from pages.dom import node, nodes, text, texts
+from sqlalchemy.engine import make_url
 
 from webapp.actions import groups, saved_orders, schedules
 from webapp.actions.exports import Order
@@ -111,7 +112,17 @@ async def test_the_first_source_and_dataset_make_the_file_beside_the_demo(
         (
             {"kind": "postgresql", "url": "postgresql://a:${{SOURCE_PASS}}@127.0.0.1:1/db"},
             "url",
-            "could not be reached",
+            "could not be reached: nothing listens at this host and port.",
+        ),
+        (
+            {"kind": "mysql", "url": "mysql://a:${{SOURCE_PASS}}@127.0.0.1:1/db"},
+            "url",
+            "could not be reached: nothing listens at this host and port.",
+        ),
+        (
+            {"kind": "postgresql", "url": "postgresql://a:${{SOURCE_PASS}}@desk.invalid/db"},
+            "url",
+            "could not be reached: no host of this name is known.",
         ),
         (
             {"kind": "postgresql", "url": "postgresql://a:${{PASSWORD}}@127.0.0.1:1/db"},
@@ -158,6 +169,29 @@ async def test_a_source_that_cannot_be_used_is_not_written(
     assert not settings.catalog_file.exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"username": "nobody-of-this-name"}, "it refused the user or the password."),
+        ({"database": "no-database-of-this-name"}, "it has no database of this name."),
+    ],
+)
+async def test_what_a_server_refuses_is_told_without_its_words(
+    admin_client: httpx.AsyncClient,
+    shop: Path,
+    postgres: str,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, str],
+    told: str,
+) -> None:
+    """They may quote what a secret put into the address."""
+    monkeypatch.setenv("SOURCE_PASS", "told-to-nobody")
+    url = make_url(postgres).set(drivername="postgresql", query={}, **changes)
+    filled = url.set(password="X").render_as_string(hide_password=False).replace(":X@", ":${SOURCE_PASS}@")
+    answer = await connect(admin_client, shop, kind="postgresql", url=filled)
+    assert text(answer, "#error-url") == f"The data source could not be reached: {told}"
+
+
 async def test_trying_writes_nothing(admin_client: httpx.AsyncClient, settings: Settings, shop: Path) -> None:
     answer = await connect(admin_client, shop, only="try")
     assert (answer.status_code, text(answer, "main .summary[role=status]")) == (
@@ -194,6 +228,10 @@ async def test_a_read_only_file_is_left_alone(admin_client: httpx.AsyncClient, s
         ({"sql": ""}, "1 to 20,000 characters"),
         ({"sql": "SELECT ?"}, "write parameters as :name"),
         ({"p.most.default": "ten"}, ":most: this default does not fit its type."),
+        (
+            {"p.word.type": "date", "p.word.default": "sometime"},
+            ":word: a default is a time such as 2026-01-31, or moves",
+        ),
         ({"p.word.type": "choice"}, "choices of :word, one in each line"),
         ({"title": ""}, "1 to 200 characters"),
         ({"name": "orders"}, "There is a dataset of this name already."),
@@ -222,7 +260,10 @@ async def test_the_draft_finds_parameters_and_shows_rows(admin_client: httpx.Asy
     without = await admin_client.post("/admin/datasets/new/draft", data=form)
     assert node(without, "#parameter-word-label").attributes["value"] == "Word", "the whole page without JavaScript"
     broken = await admin_client.post("/admin/datasets/new/draft", data={**form, "sql": "SELECT vanished FROM things"})
-    assert "no such column: vanished" in text(broken, ".preview .message")
+    assert text(broken, ".preview .message") == "The data source refused the query: no such column: vanished."
+    moving = {**form, "p.word.type": "datetime", "p.word.default": "soon"}
+    mistaken = await admin_client.post("/admin/datasets/new/draft", data=moving)
+    assert text(mistaken, ".preview .message").startswith(":word: a default is a time such as 2026-01-31T14:30:00Z")
 
 
 @pytest.mark.parametrize(

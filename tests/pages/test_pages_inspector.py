@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -248,6 +249,14 @@ async def test_what_arrived_is_listed_newest_first_and_the_newest_is_shown_whole
     headers = facts(response, ".inspect-headers")
     assert headers["webhook-id"] == "evt_1"
     assert headers["webhook-signature"].startswith("v1,")
+
+
+async def test_an_age_is_told_in_the_readers_language(
+    admin_client: httpx.AsyncClient, inspector: Inspector, endpoint: Endpoint, send: Send
+) -> None:
+    await send(age=70)
+    shown = await admin_client.get(f"/inspect/{inspector.token}", headers={"Accept-Language": "zh-CN"})
+    assert re.fullmatch("1 分钟 1[01] 秒前签名", text(shown, ".inspect-age"))
 
 
 async def test_the_body_is_laid_out_and_harmless(

@@ -114,8 +114,9 @@ async def test_a_search_goes_on_where_it_stopped(
     nothing = await client.get("/exports?q=nowhere")
     assert text(nothing, ".empty h2 + p").startswith("No export that was searched so far fits")
     last = await client.get(node(nothing, ".empty a[rel=next]").attributes["href"] or "")
-    assert text(last, ".empty h2 + p") == "No export fits what you filtered for."
+    assert texts(last, ".empty h2, .empty h2 + p") == ["Nothing older", "No older export fits what you filtered for."]
     assert nodes(last, ".empty a[rel=next]") == []
+    assert node(last, ".empty a[rel=prev]").attributes["href"] == "/exports?q=nowhere"
 
 
 async def test_no_match_offers_to_clear_the_filters(client: httpx.AsyncClient, make_export: ExportMaker) -> None:

@@ -27,14 +27,32 @@ from webapp.datasets.declaration import Catalog
 from webapp.datasets.declaring import Entangled, with_changed_source, with_source, without_source
 from webapp.datasets.readers.errors import one_line
 from webapp.domain.access import NotFound
-from webapp.domain.errors import SENTENCES, AttemptFailed, ErrorCode, FieldError, Invalid
+from webapp.domain.errors import AttemptFailed, ErrorCode, FieldError, Invalid
 from webapp.domain.limits import PREVIEW_SECONDS
 from webapp.domain.sentences import Text, say
 from webapp.resources import Resources
 from webapp.settings import PREFIX
 
 REFERENCE = "reference"
-UNREACHABLE = SENTENCES[ErrorCode.SOURCE_UNREACHABLE]
+UNREACHABLE = say("The data source could not be reached. Look at its address, and at what the names in it stand for.")
+REFUSALS = {
+    re.compile("password|access denied|role .* does not exist", re.IGNORECASE): say(
+        "The data source could not be reached: it refused the user or the password."
+    ),
+    re.compile("unknown database|database .* does not exist", re.IGNORECASE): say(
+        "The data source could not be reached: it has no database of this name."
+    ),
+    re.compile("connection refused", re.IGNORECASE): say(
+        "The data source could not be reached: nothing listens at this host and port."
+    ),
+    re.compile("resolve host|translate host|name or service|name resolution", re.IGNORECASE): say(
+        "The data source could not be reached: no host of this name is known."
+    ),
+    re.compile("timeout|timed out", re.IGNORECASE): say(
+        "The data source could not be reached: it did not answer in time."
+    ),
+}
+"""By what servers and drivers say; in words that quote nothing of it, since a secret may stand in it."""
 HIDDEN = "***"
 MARK = "\0"
 PASSWORD = re.compile(
@@ -267,10 +285,19 @@ async def _answered(given: GivenSource, url: str) -> None:
 
 def _told(failure: AttemptFailed, *, is_filled: bool) -> str:
     if is_filled:
-        return UNREACHABLE if "detail" in failure.details else reason_of(failure)
+        return (
+            _refusal(failure)
+            if failure.code is ErrorCode.SOURCE_UNREACHABLE or "detail" in failure.details
+            else reason_of(failure)
+        )
     if failure.code is ErrorCode.SOURCE_UNREACHABLE and failure.__cause__:
         return say("The data source could not be reached: {reason}.", reason=one_line(str(failure.__cause__)))
     return reason_of(failure)
+
+
+def _refusal(failure: AttemptFailed) -> str:
+    told = str(failure.__cause__ or "")
+    return next((sentence for pattern, sentence in REFUSALS.items() if pattern.search(told)), UNREACHABLE)
 
 
 def _probe(url: str, sql: str) -> None:

@@ -18,7 +18,7 @@ from webapp.actions.exports import DAY, hand_over
 from webapp.actions.lost_files import expire_lost
 from webapp.domain import limits
 from webapp.domain.access import NotFound
-from webapp.domain.errors import ErrorCode, export_error
+from webapp.domain.errors import ErrorCode, export_error, in_words
 from webapp.domain.exports import Export, IllegalTransition, Status, expire
 from webapp.domain.tallies import Metric, Observation
 from webapp.domain.workers import Queue
@@ -207,15 +207,6 @@ def _execution_limit(resources: Resources, dataset_name: str) -> timedelta:
     state, usual = resources.holder.state, resources.settings.execution_limit
     declared = [catalog.datasets.get(dataset_name) for catalog in (state.catalog, state.before) if catalog]
     return max(((dataset and dataset.execution_limit) or usual for dataset in declared), default=usual)
-
-
-def in_words(limit: timedelta) -> str:
-    """`30 minutes`, `90 seconds`."""
-    seconds = round(limit.total_seconds())
-    for size, unit in ((3600, "hour"), (60, "minute")):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds // size} {unit}{'s' if seconds != size else ''}"
-    return f"{seconds} second{'s' if seconds != 1 else ''}"
 
 
 async def _count_ended(resources: Resources, now: datetime) -> int:

@@ -6,9 +6,10 @@ import errno
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
-from webapp.domain.sentences import Text, say
+from webapp.domain.sentences import Text, say, say_many
 
 
 class ErrorCode(StrEnum):
@@ -96,6 +97,7 @@ REASONS = (
     OWN_LIMIT, MEMORY_LIMIT,
 )  # fmt: skip
 """Those values for the blanks of a sentence that are words of ours; all others are data, or words of a database."""
+LENGTH = re.compile(r"([0-9]+) (second|minute|hour)s?")
 BLANK = re.compile(r"\\\{(\w+)\\\}")
 
 
@@ -107,7 +109,27 @@ def recalled(error: ExportError) -> str:
     return error.message
 
 
+def in_words(limit: timedelta) -> Text:
+    """`30 minutes`, `90 seconds`."""
+    seconds = round(limit.total_seconds())
+    if seconds >= 3600 and seconds % 3600 == 0:
+        return _length(seconds // 3600, "hour")
+    return _length(seconds // 60, "minute") if seconds >= 60 and seconds % 60 == 0 else _length(seconds, "second")
+
+
+def _length(n: int, unit: str) -> Text:
+    match unit:
+        case "hour":
+            return say_many("{n} hour", "{n} hours", n)
+        case "minute":
+            return say_many("{n} minute", "{n} minutes", n)
+        case _:
+            return say_many("{n} second", "{n} seconds", n)
+
+
 def _recalled_value(value: str) -> str:
+    if found := LENGTH.fullmatch(value.replace(",", "")):
+        return _length(int(found[1]), found[2])
     for pattern in REASONS:
         if (values := _blanks(pattern, value)) is not None:
             return say(pattern, **values)

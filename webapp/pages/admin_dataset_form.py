@@ -12,14 +12,18 @@ from starlette.responses import Response
 from webapp.actions import catalog_edits
 from webapp.datasets.columns import Column
 from webapp.datasets.declaration import Dataset, Parameter, ParameterType
+from webapp.datasets.declared_parameters import ANY_DAY
 from webapp.datasets.declaring import DeclaredDataset, DeclaredParameter
 from webapp.datasets.likely_types import likely_type
+from webapp.datasets.parameters import default_value
 from webapp.datasets.placeholders import named_parameters
+from webapp.datasets.relative import EXAMPLES as MOVING
 from webapp.domain.access import NotFound
-from webapp.domain.errors import AttemptFailed, FieldError, Invalid, export_error
+from webapp.domain.errors import AttemptFailed, ErrorCode, FieldError, Invalid, export_error
 from webapp.domain.formats import FORMATS
 from webapp.domain.limits import LIST_ITEMS
 from webapp.domain.sentences import say
+from webapp.language import gettext as _
 from webapp.pages.preview import PreviewTable, table
 from webapp.web.context import admin, resources, viewer
 from webapp.web.flash import flash, redirect
@@ -29,6 +33,7 @@ from webapp.web.words import told_error
 
 TITLE_LENGTH, DESCRIPTION_LENGTH, SQL_LENGTH, TEXT_LENGTH = 200, 2_000, 20_000, 2_000
 MOST_PARAMETERS = 40
+EXAMPLES = {ParameterType.DATE: "2026-01-31", ParameterType.DATETIME: "2026-01-31T14:30:00Z"}
 TYPES = {
     ParameterType.STRING: say("text"),
     ParameterType.INTEGER: say("whole number"),
@@ -77,10 +82,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The first rows, or why there are none."""
+    """The first rows, or why there are none; `is_own` when that is a mistake in the form itself."""
 
     preview: PreviewTable | None = None
     trouble: str = ""
+    is_own: bool = True
     errors: Mapping[str, str] = field(default_factory=dict[str, str])
     columns: Sequence[Column] = ()
 
@@ -150,7 +156,9 @@ async def _looked(request: Request, draft: Draft, form: Form) -> Looked:
     except Invalid as invalid:
         return Looked(trouble=" ".join(messages_by_field(invalid.errors).values()))
     except AttemptFailed as failure:
-        return Looked(trouble=told_error(export_error(failure.code, **failure.details)))
+        if failure.code is ErrorCode.QUERY_ERROR:
+            return Looked(trouble=_(say("The data source refused the query: {detail}.", **failure.details)))
+        return Looked(trouble=told_error(export_error(failure.code, **failure.details)), is_own=False)
     return Looked(table(found, {}), columns=found.columns)
 
 
@@ -168,7 +176,7 @@ async def _form(request: Request, draft: Draft, status: int = 200, *, looked: Lo
     try:
         seen = (await catalog_edits.content(desk)).digest
     except Invalid as invalid:
-        shown = Looked(shown.preview, shown.trouble, {**shown.errors, **messages_by_field(invalid.errors)})
+        shown = replace(shown, errors={**shown.errors, **messages_by_field(invalid.errors)})
     return page(
         request,
         "admin/dataset_form.html",
@@ -190,6 +198,7 @@ def _context(draft: Draft, looked: Looked) -> dict[str, Any]:
         "types": TYPES,
         "preview": looked.preview,
         "trouble": looked.trouble,
+        "is_own": looked.is_own,
         "without_value": [f":{row.name}" for row in draft.rows if not row.has_value],
         "errors": looked.errors,
         "text_length": TEXT_LENGTH,
@@ -325,10 +334,22 @@ def _default(row: ParameterRow) -> Any:
                 return float(text) if not text.lstrip("-").isdigit() else int(text)
             case ParameterType.BOOLEAN:
                 return {"true": True, "false": False}[text.lower()]
+            case ParameterType.DATE | ParameterType.DATETIME:
+                default_value(Parameter(row.name, row.type, row.name, default=text), ANY_DAY)
+                return text
             case _:
                 return text
     except (ValueError, KeyError):
-        told = say("{name}: this default does not fit its type.", name=f":{row.name}")
+        told = (
+            say(
+                "{name}: a default is a time such as {example}, or moves: {moving}.",
+                name=f":{row.name}",
+                example=EXAMPLES[row.type],
+                moving=MOVING,
+            )
+            if row.type.is_temporal
+            else say("{name}: this default does not fit its type.", name=f":{row.name}")
+        )
         raise Invalid([FieldError(f"p.{row.name}.default", told)]) from None
 
 
