@@ -438,7 +438,7 @@ async def test_another_sessions_sign_out_ends_nothing(
 async def test_a_revoked_token_ends_its_stream(
     anonymous: httpx.AsyncClient, resources: Resources, user: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webapp.live.stream.IDENTITY_SECONDS", 0.5)
+    monkeypatch.setattr("webapp.live.identity.IDENTITY_SECONDS", 0.5)
     found = await people.user_named(resources, user.name)
     token_id, token = await people.create_token(resources, found, "t", actor="tests")
     async with opened(anonymous, EVENTS, authorization=f"Bearer {token}") as stream:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from live.far_ends import Far
 from patience import PATIENCE
 
 from webapp import bus
@@ -21,38 +22,6 @@ from webapp.resources import Resources
 from webapp.store import events
 
 ExportMaker = Callable[..., Awaitable[Export]]
-
-
-@pytest.fixture
-async def live(resources: Resources) -> AsyncIterator[Hub]:
-    async with Hub(resources.redis).running() as running:
-        while not running.is_connected:
-            await asyncio.sleep(0.01)
-        yield running
-
-
-class Far:
-    """The far end of a stream: it reads until it is told not to."""
-
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
-        self.is_ended = False
-        self.reads = asyncio.Event()
-        self.reads.set()
-        self.gone = asyncio.Event()
-
-    async def send(self, message: Any) -> None:
-        await self.reads.wait()
-        self.sent.append(message.get("body", b""))
-        self.is_ended = message.get("more_body") is False
-
-    async def receive(self) -> dict[str, str]:
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    def serve(self, stream: EventStream) -> asyncio.Task[None]:
-        scope = {"type": "http", "method": "GET", "exportdesk.send": self.send}
-        return asyncio.create_task(stream(scope, self.receive, self.send))
 
 
 async def for_ever(closed: list[bool]) -> AsyncGenerator[Chunk]:

@@ -14,8 +14,9 @@ from webapp.api.exports import json_response
 from webapp.api.requests import query_all, query_limit
 from webapp.domain.access import may_hear
 from webapp.domain.events import event_json
+from webapp.live.direct import Direct
 from webapp.live.replay import Replay, late_events, position, replay_from
-from webapp.live.stream import END, SIGNED_OUT, Chunk, event_stream, follow
+from webapp.live.stream import END, SIGNED_OUT, Chunk, event_stream, follow, identity_of
 from webapp.store import events
 from webapp.store import exports as rows
 from webapp.web.context import export_id, hub, resources, viewer
@@ -36,7 +37,8 @@ async def index(request: Request) -> Response:
     owner = None if who.is_admin and wants_all else who.id
     if _wants_stream(request):
         replay = await _replay(request, owner)
-        return event_stream(request, _stream(request, replay, owner=owner, export=None))
+        direct = Direct(identity_of(request), replay, hub(request).frames)
+        return event_stream(request, _stream(request, replay, owner=owner, export=None, direct=direct), direct=direct)
     return await _page(request, owner=owner, export=None)
 
 
@@ -66,13 +68,15 @@ async def _page(request: Request, *, owner: str | None, export: str | None) -> R
     return json_response({"items": told, "next_cursor": next_cursor})
 
 
-async def _stream(request: Request, replay: Replay, *, owner: str | None, export: str | None) -> AsyncGenerator[Chunk]:
+async def _stream(
+    request: Request, replay: Replay, *, owner: str | None, export: str | None, direct: Direct | None = None
+) -> AsyncGenerator[Chunk]:
     """Subscribed first, then replayed from the cursor, then as things happen; known ids are not sent twice."""
     frames, who = hub(request).frames, viewer(request)
     if replay.is_reset:
         yield ServerSentEvent(event="reset", data="The event you know is no longer kept. Read the exports again.")
     ids = frozenset({export}) if export else None
-    async for changes in follow(request, owner=owner, ids=ids, replay=None if export else replay):
+    async for changes in follow(request, owner=owner, ids=ids, replay=None if export else replay, direct=direct):
         if changes is None:
             yield SIGNED_OUT
             return

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from webapp import bus, queue
 from webapp.ending import end
+from webapp.live.direct import Direct
+from webapp.live.identity import Identities
 from webapp.live.replay import Frames, Page, Replay, Together
 from webapp.status_cache import StatusCache
 
@@ -44,10 +46,12 @@ class Changes(NamedTuple):
 @dataclass(eq=False, slots=True)
 class Reader:
     """One page, stream or long poll, waited for by one task. `ids` None means every export of its owner. With a
-    `replay` it hears only of what has an event, and is woken when the events are read."""
+    `replay` it hears only of what has an event, and is woken when the events are read; where they can be told by the
+    way of `direct`, it is not even woken."""
 
     ids: frozenset[str] | None
     replay: Replay | None = None
+    direct: Direct | None = None
     _changed: set[str] = field(default_factory=set[str])
     _again: set[str] = field(default_factory=set[str])
     _everything: bool = False
@@ -56,6 +60,7 @@ class Reader:
     _is_asked: bool = False
     _is_late: bool = False
     """Something changed after what is read just now was asked for."""
+    _timeout: float = 0.0
     _until: float = 0.0
     _timer: asyncio.TimerHandle | None = None
 
@@ -82,30 +87,57 @@ class Reader:
         if not self._is_told:
             return None
         found = Changes(frozenset(self._changed), self._everything, frozenset(self._again) if self._again else NONE)
-        self._changed.clear()
-        self._again.clear()
-        self._everything, self._is_told, self._is_late = False, self._is_late, False
+        self._forget()
         return found
 
     def leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
+    def done(self) -> bool:
+        return self._waiting is None or self._waiting.done()
+
+    def set_result(self, page: Page) -> None:
+        """What was read ahead of waking it."""
+        assert self._waiting is not None
+        if self.direct is None or self._everything or EVERYBODY in self._changed or not self.direct.tell(page):
+            self._waiting.set_result(page)
+            return
+        self._forget()
+        self._put_off()
+        self._is_asked = False
+        if self._is_told:
+            self._wake()
+
+    def set_exception(self, error: Exception) -> None:
+        assert self._waiting is not None
+        self._waiting.set_exception(error)
+
+    def _forget(self) -> None:
+        """What is told now; what came while it was being read is still to be told."""
+        self._changed.clear()
+        self._again.clear()
+        self._everything, self._is_told, self._is_late = False, self._is_late, False
+
     async def _wait(self, timeout: float) -> None:
         """The timer is left running for the next wait: with thousands of readers, setting one a change costs more than
         one that rings in vain now and then."""
-        loop = asyncio.get_running_loop()
-        self._until = loop.time() + timeout
-        if self._timer is None or self._timer.when() > self._until:
-            self.leave()
-            self._timer = loop.call_at(self._until, self._ring)
-        self._waiting = loop.create_future()
+        self._timeout = timeout
+        self._put_off()
+        self._waiting = asyncio.get_running_loop().create_future()
         try:
             page = await self._waiting
         finally:
             self._waiting, self._is_asked = None, False
         if self.replay is not None:
             self.replay.take(page)
+
+    def _put_off(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._until = loop.time() + self._timeout
+        if self._timer is None or self._timer.when() > self._until:
+            self.leave()
+            self._timer = loop.call_at(self._until, self._ring)
 
     def _ring(self) -> None:
         loop = asyncio.get_running_loop()
@@ -123,7 +155,7 @@ class Reader:
                 self._waiting.set_result(None)
             else:
                 self._is_asked = True
-                self.replay.ask(self._waiting)
+                (self.direct or self.replay).ask(self)
 
 
 class Hub:
@@ -134,6 +166,7 @@ class Hub:
         self._redis = redis
         self._statuses = statuses or StatusCache()
         self.together = Together()
+        self.identities = Identities()
         self.frames = Frames()
         self._streams: set[Callable[[], None]] = set()
         self._readers: defaultdict[str, set[Reader]] = defaultdict(set)
@@ -160,12 +193,13 @@ class Hub:
         viewer: str | None = None,
         replay: Replay | None = None,
         subject: str | None = None,
+        direct: Direct | None = None,
     ) -> Generator[Reader]:
         """Hears of one person's exports, or of everybody's (`owner` None), and of the `subject` besides. `viewer` looks
         at somebody else's export: the reader hears of that person's sign-out too."""
         keys = {owner or EVERYBODY} | ({viewer} if viewer and ids is not None else set[str]())
         keys |= {subject} if subject else set[str]()
-        reader = Reader(ids, replay)
+        reader = Reader(ids, replay, direct)
         for key in keys:
             self._readers[key].add(reader)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from sse_starlette import ServerSentEvent
@@ -18,6 +18,7 @@ from webapp.store import events
 from webapp.store.database import Store
 
 T = TypeVar("T")
+Given = TypeVar("Given", contravariant=True)
 OVERLAP = 100
 """How many events before the newest one told are read again at least: a transaction may commit after one that drew a
 later number."""
@@ -37,12 +38,22 @@ class Page(NamedTuple):
     fresh: Sequence[Event]
 
 
+class Waiting(Protocol[Given]):
+    """As futures do."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Given, /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+
 class Together:
     """Who wants the same at the same moment shares one doing. It begins after everybody who shares it has asked, so
     that nobody misses what was committed before."""
 
     def __init__(self) -> None:
-        self._due: dict[Hashable, list[asyncio.Future[Any]]] = {}
+        self._due: dict[Hashable, list[Waiting[Any]]] = {}
         self._doing = set[asyncio.Task[None]]()
 
     async def do(self, key: Hashable, work: Callable[[], Coroutine[None, None, T]]) -> T:
@@ -51,28 +62,28 @@ class Together:
         self.join(key, work, future)
         return await future
 
-    def join(self, key: Hashable, work: Callable[[], Coroutine[None, None, T]], future: asyncio.Future[T]) -> None:
-        """The same for who waits already: the result is put into the future."""
+    def join(self, key: Hashable, work: Callable[[], Coroutine[None, None, T]], one: Waiting[T]) -> None:
+        """The same for who waits already, and is given the result."""
         waiting = self._due.get(key)
         if waiting is None:
             waiting = self._due[key] = []
             task = asyncio.create_task(self._do(key, work))
             self._doing.add(task)
             task.add_done_callback(self._doing.discard)
-        waiting.append(future)
+        waiting.append(one)
 
     async def _do(self, key: Hashable, work: Callable[[], Coroutine[None, None, T]]) -> None:
         waiting = self._due.pop(key)
         try:
             result = await work()
         except Exception as error:
-            for future in waiting:
-                if not future.done():
-                    future.set_exception(error)
+            for one in waiting:
+                if not one.done():
+                    one.set_exception(error)
         else:
-            for future in waiting:
-                if not future.done():
-                    future.set_result(result)
+            for one in waiting:
+                if not one.done():
+                    one.set_result(result)
 
 
 class Frames:
@@ -171,9 +182,14 @@ class Replay:
         """Events after the last one told, and those just before it that were committed later; a batch at a time."""
         return News(self)
 
-    def ask(self, future: asyncio.Future[Page | None]) -> None:
-        """Reads ahead for a stream that waits in `future`: it is woken when there is something to tell, not before."""
-        self._together.join(*self._reading(self._start), future)
+    def ask(self, waiting: Waiting[Page], *, before: Callable[[], Coroutine[None, None, None]] | None = None) -> None:
+        """Reads ahead for a stream that waits: it is woken when there is something to tell, not before. What has to
+        come `before` is shared too, by those who ask for the same."""
+        key, read = self._reading(self._start)
+        if before is None:
+            self._together.join(key, read, waiting)
+        else:
+            self._together.join((key, before), lambda: _after(before, read), waiting)
 
     def take(self, page: Page | None) -> None:
         """What was read ahead, to be told next."""
@@ -185,13 +201,16 @@ class Replay:
         page, self._ahead = self._ahead, None
         if page is None or start is not None:
             page = await self._together.do(*self._reading(self._start if start is None else start))
-        if page.fresh:
-            self.seq = max(self.seq, page.fresh[-1].seq)
-        if is_whole and page.is_last:
-            self._told = page.numbers
-        else:
+        self.told(page)
+        if not (is_whole and page.is_last):
             self._told = frozenset(number for number in told | page.numbers if number > self._start)
         return page.fresh, None if page.is_last else page.last
+
+    def told(self, page: Page) -> None:
+        """Of a page that has all there was from `_start` on."""
+        if page.fresh:
+            self.seq = max(self.seq, page.fresh[-1].seq)
+        self._told = page.numbers
 
     def _reading(self, after: int) -> tuple[Hashable, Callable[[], Coroutine[None, None, Page]]]:
         """What it is known by to others who want the same, and how it is done."""
@@ -212,6 +231,11 @@ class Replay:
 
     async def _numbers(self, after: int) -> Sequence[tuple[int, datetime]]:
         return await events.numbers(self._store, owner=self._owner, export_id=self._export, after=after, limit=BATCH)
+
+
+async def _after(first: Callable[[], Coroutine[None, None, None]], read: Callable[[], Coroutine[None, None, T]]) -> T:
+    await first()
+    return await read()
 
 
 class News:

@@ -26,8 +26,9 @@ from webapp.domain.events import Event, event_json
 from webapp.domain.ids import is_id
 from webapp.domain.sentences import say
 from webapp.ending import end
+from webapp.live.identity import IDENTITY_SECONDS
 from webapp.live.replay import Replay, replay_from
-from webapp.live.stream import IDENTITY_SECONDS, SEND_SECONDS
+from webapp.live.stream import SEND_SECONDS
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import ScopeNeeded, SignInNeeded, hub, resources, viewer_or_none
 from webapp.web.failures import Refused, failure_of

@@ -16,7 +16,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from webapp.ending import end
-from webapp.live.hub import Changes, Hub
+from webapp.live.direct import Direct
+from webapp.live.eager import begin
+from webapp.live.hub import EVERYBODY, Changes, Hub
+from webapp.live.identity import Identity
 from webapp.live.replay import Replay
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import hub, resources, viewer
@@ -30,7 +33,6 @@ RETRY_MILLISECONDS = (500, 3000)
 RETURNS_PER_SECOND = 100
 """When the server stops, its readers are asked to come back at about this rate."""
 LONGEST_RETRY_MILLISECONDS = 20_000
-IDENTITY_SECONDS = 5.0
 HEADERS = {"Cache-Control": "no-store", "Connection": "keep-alive", "X-Accel-Buffering": "no"}
 END = ServerSentEvent(event="end", data="end")
 SIGNED_OUT = ServerSentEvent(event="signed-out", data="signed-out")
@@ -46,7 +48,9 @@ class EventStream(Response):
     """Tells events, and a named heartbeat meanwhile. It ends with its events, with its reader, with the server, and
     when its reader does not read."""
 
-    def __init__(self, events: AsyncGenerator[Chunk], *, live: Hub, heartbeat: float) -> None:
+    def __init__(
+        self, events: AsyncGenerator[Chunk], *, live: Hub, heartbeat: float, direct: Direct | None = None
+    ) -> None:
         self.status_code = 200
         self.media_type = "text/event-stream"
         self.background = None
@@ -58,7 +62,10 @@ class EventStream(Response):
         self._beaten_at = 0.0
         self._scope = anyio.CancelScope()
         self._beating: asyncio.Task[None] | None = None
+        self._direct = direct
+        self._leaving: asyncio.Task[None] | None = None
         self._is_read = True
+        self._is_over = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._send: Send = scope["exportdesk.send"]
@@ -66,6 +73,8 @@ class EventStream(Response):
         if scope["method"] == "HEAD":
             await self._tell(b"", is_last=True)
             return
+        if self._direct is not None:
+            self._direct.send = self._tell_soon
         telling = asyncio.create_task(self._tell_all())
         telling.add_done_callback(lambda _: self._scope.cancel())
         self._beat_later()
@@ -75,10 +84,11 @@ class EventStream(Response):
                     pass
                 self._is_read = False
         finally:
+            self._is_over = True
             self._timer.cancel()
             if self._beating is not None:
                 self._beating.cancel()
-            await end(telling)
+            await end(telling, *filter(None, [self._leaving]))
         if not telling.cancelled():
             telling.result()
         if self._is_read:
@@ -96,6 +106,18 @@ class EventStream(Response):
 
     async def _tell(self, body: bytes, *, is_last: bool = False) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+    def _tell_soon(self, body: bytes) -> bool:
+        """Not while what was told before has not left yet: then the stream waits for its reader. All streams that are
+        told the same write one right after the other: a write that wakes who reads takes twice as long."""
+        if self._leaving is not None and not self._leaving.done():
+            return False
+        asyncio.get_running_loop().call_soon(self._tell_now, body)
+        return True
+
+    def _tell_now(self, body: bytes) -> None:
+        if not self._is_over:
+            self._leaving = begin(self._tell(body))
 
     def _beat_later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._heartbeat, self._beat)
@@ -116,11 +138,10 @@ class EventStream(Response):
         asyncio.get_running_loop().call_later(GRACE_SECONDS, self._scope.cancel)
 
 
-def event_stream(request: Request, events: AsyncGenerator[Chunk]) -> Response:
-    """A stream that is begun before its events are read."""
-    return EventStream(
-        events, live=hub(request), heartbeat=resources(request).settings.stream_heartbeat.total_seconds()
-    )
+def event_stream(request: Request, events: AsyncGenerator[Chunk], *, direct: Direct | None = None) -> Response:
+    """A stream that is begun before its events are read; what comes while it waits may be told by way of `direct`."""
+    heartbeat = resources(request).settings.stream_heartbeat.total_seconds()
+    return EventStream(events, live=hub(request), heartbeat=heartbeat, direct=direct)
 
 
 async def beside(
@@ -162,6 +183,15 @@ def retry_hint() -> int:
     return _spread.randint(*RETRY_MILLISECONDS)
 
 
+def identity_of(request: Request) -> Identity:
+    credential = (
+        request.headers.get("authorization"),
+        request.scope.get(PROXY_USER),
+        request.cookies.get(SESSION_COOKIE),
+    )
+    return hub(request).identities.of(credential, viewer(request), lambda: identify(request))
+
+
 async def follow(
     request: Request,
     *,
@@ -169,6 +199,7 @@ async def follow(
     ids: frozenset[str] | None = None,
     replay: Replay | None = None,
     subject: str | None = None,
+    direct: Direct | None = None,
 ) -> AsyncGenerator[Changes | None]:
     """First "everything", at once: the caller reads the store when it is subscribed already. Then whatever changes.
 
@@ -176,20 +207,14 @@ async def follow(
     the viewer may see something else than before, and when the server stops.
     """
     live, heartbeat, who = hub(request), resources(request).settings.stream_heartbeat.total_seconds(), viewer(request)
-    credential = (
-        request.headers.get("authorization"),
-        request.scope.get(PROXY_USER),
-        request.cookies.get(SESSION_COOKIE),
-    )
-    checked, changes = 0.0, Changes(everything=True)
-    with live.reader(owner=owner, ids=ids, viewer=who.id, replay=replay, subject=subject) as reader:
+    identity, changes = identity_of(request), Changes(frozenset({EVERYBODY}), everything=True)
+    with live.reader(owner=owner, ids=ids, viewer=who.id, replay=replay, subject=subject, direct=direct) as reader:
         while not live.is_stopping:
-            if "" in changes.ids or time.monotonic() - checked >= IDENTITY_SECONDS:
-                checked = time.monotonic()
-                found = await live.together.do(("viewer", credential), lambda: identify(request))
-                if found is None:
-                    yield None
-                if found != who:
-                    return
+            if EVERYBODY in changes.ids or identity.is_old:
+                await live.together.do(identity, identity.look)
+            if identity.viewer is None:
+                yield None
+            if identity.viewer != who:
+                return
             yield changes
             changes = await reader.changes(live.patience(heartbeat)) or Changes(everything=True)
