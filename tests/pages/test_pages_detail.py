@@ -9,6 +9,7 @@ import httpx
 import pytest
 from factories import changed
 from pages.dom import facts, node, nodes, text, texts
+from sqlalchemy import delete
 
 from webapp.actions.sweep import sweep
 from webapp.domain.access import Viewer
@@ -17,6 +18,7 @@ from webapp.domain.exports import Export, FormatWarning, Phase, Status
 from webapp.domain.ids import new_id
 from webapp.resources import Resources
 from webapp.store import exports as rows
+from webapp.store.tables import events
 from worker.formats.writer import WARNINGS
 
 ExportMaker = Callable[..., Awaitable[Export]]
@@ -128,6 +130,24 @@ async def test_an_export_past_its_retention_offers_to_order_again(
     assert text(shown, ".badge") == "Expired"
     assert nodes(shown, "form[action$=retry], .download") == []
     assert texts(shown, ".timeline strong")[-1] == "File removed"
+
+
+@pytest.mark.parametrize("kept_from", [1, 5, 9])
+async def test_what_happened_is_told_when_its_events_are_no_longer_kept(
+    client: httpx.AsyncClient, make_export: ExportMaker, resources: Resources, kept_from: int
+) -> None:
+    """Those of an export outlive each other, as they are purged by their age."""
+    export = await make_export(aged_out=True)
+    now = await resources.store.now()
+    names = ("created_at", "queued_at", "started_at", "completed_at")
+    await changed(resources, export, **{name: now - timedelta(days=40 - n) for n, name in enumerate(names)})
+    async with resources.store.transaction():
+        await resources.store.execute(
+            delete(events).where(events.c.export_id == export.id, events.c.version < kept_from)
+        )
+    shown = await page(client, export)
+    assert texts(shown, ".timeline strong") == ["Order taken", "Queued", "Started", "Ready", "File removed"]
+    assert len(nodes(shown, "form.reminder")) == (kept_from < 9)
 
 
 async def test_an_export_whose_file_was_lost_says_so_and_offers_to_order_again(

@@ -183,6 +183,9 @@ async def detail_context(request: Request, export: Export) -> dict[str, Any]:
         [place] = await turns.places(desk, [export], now=now)
         found = await events.page(desk.store, export_id=export.id, limit=TIMELINE_EVENTS)
         happened = [event for event in found if may_hear(who, event.data)]
+        steps = wording.timeline(happened)
+        if not found or found[0].version > 1:
+            steps = wording.stages(export, before=found[0].timestamp if found else None) + steps
         tries = await attempts.of_export(desk.store, export.id, limit=limits.ATTEMPTS_SHOWN) if may_change else ()
         owners = await people.user_names(desk.store, [export.owner]) if export.owner != who.id else {}
     return {
@@ -198,7 +201,8 @@ async def detail_context(request: Request, export: Export) -> dict[str, Any]:
         "limits": limits,
         "callbacks": await export_deliveries(request, export) if may_change else None,
         "attempts": wording.told_attempts(tries),
-        **told(request, export, now, place, wording.timeline(happened)),
+        "has_events": bool(happened),
+        **told(request, export, now, place, steps),
     }
 
 

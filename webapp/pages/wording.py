@@ -265,6 +265,21 @@ def timeline(happened: Sequence[Event]) -> list[Step]:
     return [Step(HAPPENINGS[event.type], _detail(event), event.timestamp) for event in happened]
 
 
+def stages(export: Export, *, before: datetime | None) -> list[Step]:
+    """What the export itself knows of the time before the first event that is still kept; None when none is."""
+    ended = "export.failed" if export.status is Status.FAILED else "export.succeeded"
+    times = {
+        "export.created": export.created_at,
+        "export.queued": export.queued_at,
+        "export.started": export.started_at,
+        ended: export.completed_at,
+        "export.cancelled": export.cancelled_at,
+        "export.timed_out" if timed_out(export) else "export.expired": export.expired_at,
+    }
+    known = [Step(HAPPENINGS[name], "", at) for name, at in times.items() if at and (before is None or at < before)]
+    return sorted(known, key=lambda step: step.at)
+
+
 def told_attempts(tries: Sequence[Attempt]) -> list[ToldAttempt]:
     """Nothing of a first attempt that has not failed: the timeline says all of it."""
     if len(tries) < 2 and all(attempt.error is None for attempt in tries):
