@@ -184,12 +184,21 @@ class Replay:
 
     def ask(self, waiting: Waiting[Page], *, before: Callable[[], Coroutine[None, None, None]] | None = None) -> None:
         """Reads ahead for a stream that waits: it is woken when there is something to tell, not before. What has to
-        come `before` is shared too, by those who ask for the same."""
+        come `before` is shared too, by those for whom it is the same."""
         key, read = self._reading(self._start)
         if before is None:
             self._together.join(key, read, waiting)
         else:
-            self._together.join((key, before), lambda: _after(before, read), waiting)
+            self._together.join((key, before), lambda: self._after(before, key, read), waiting)
+
+    async def _after(
+        self,
+        before: Callable[[], Coroutine[None, None, None]],
+        key: Hashable,
+        read: Callable[[], Coroutine[None, None, Page]],
+    ) -> Page:
+        await before()
+        return await self._together.do(key, read)
 
     def take(self, page: Page | None) -> None:
         """What was read ahead, to be told next."""
@@ -231,11 +240,6 @@ class Replay:
 
     async def _numbers(self, after: int) -> Sequence[tuple[int, datetime]]:
         return await events.numbers(self._store, owner=self._owner, export_id=self._export, after=after, limit=BATCH)
-
-
-async def _after(first: Callable[[], Coroutine[None, None, None]], read: Callable[[], Coroutine[None, None, T]]) -> T:
-    await first()
-    return await read()
 
 
 class News:
