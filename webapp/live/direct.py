@@ -25,7 +25,7 @@ class Direct:
         self._frames = frames
 
     def ask(self, waiting: Waiting[Page]) -> None:
-        """As `Replay.ask`. Who the viewer is comes first, and events that all under one credential are told after."""
+        """As `Replay.ask`, once it is known anew who the viewer is, where that was looked up too long ago."""
         self._replay.ask(waiting, before=self._identity.renew)
 
     def tell(self, page: Page) -> bool:
