@@ -63,10 +63,12 @@ class GrantFilter:
 
 async def denied_to(store: Store, user_id: str) -> frozenset[str]:
     """Datasets that were granted, but neither to this person nor to a group of theirs."""
-    theirs = select(group_members.c.group_id).where(group_members.c.user_id == user_id)
-    held = select(grants.c.dataset).where((grants.c.user_id == user_id) | grants.c.group_id.in_(theirs))
-    rows = await store.fetch_all(select(granted_datasets.c.dataset).where(granted_datasets.c.dataset.not_in(held)))
-    return frozenset(row["dataset"] for row in rows)
+    found = await store.plain(
+        "SELECT dataset FROM granted_datasets WHERE dataset NOT IN (SELECT dataset FROM grants "
+        "WHERE user_id = :user_id OR group_id IN (SELECT group_id FROM group_members WHERE user_id = :user_id))",
+        user_id=user_id,
+    )
+    return frozenset(dataset for (dataset,) in found)
 
 
 def may_order(dataset: str, roles: frozenset[Role]) -> ColumnElement[bool]:
