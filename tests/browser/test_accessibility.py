@@ -180,6 +180,32 @@ async def test_axe_finds_nothing(
     assert found == [], "\n".join(found)
 
 
+async def test_what_is_chosen_and_how_far_it_is_are_seen_in_forced_colors(
+    browser: Browser, server: Any, resources: Resources, admin: Viewer
+) -> None:
+    await stored_export(resources, admin, Status.PROCESSING, rows_done=250, rows_total=1000, phase=Phase.READING)
+    session = await people.sign_in(resources, admin.name, f"{admin.name} has a password")
+    assert session is not None
+    context = await browser.new_context(base_url=server.url, forced_colors="active")
+    await context.add_cookies([{"name": SESSION_COOKIE, "value": session.token, "url": server.url}])
+    page = await context.new_page()
+    await page.goto("/exports")
+    for chosen, other in (
+        (".chips a[aria-current]", ".chips a:not([aria-current])"),
+        (".top-nav a[aria-current]", ".top-nav a:not([aria-current])"),
+    ):
+        assert await colour(page, chosen) != await colour(page, other), chosen
+    bar = page.locator("progress")
+    assert await bar.evaluate("(bar) => getComputedStyle(bar).forcedColorAdjust") == "none", (
+        "or its filling is not seen"
+    )
+    await context.close()
+
+
+async def colour(page: Page, selector: str) -> str:
+    return await page.locator(selector).first.evaluate("(element) => getComputedStyle(element).backgroundColor")
+
+
 async def test_nothing_is_beside_a_narrow_page(
     browser: Browser, server: Any, resources: Resources, admin: Viewer, paths: Paths
 ) -> None:

@@ -192,6 +192,7 @@ async def test_too_many_orders_are_told_in_the_form(
         await make_export(Status.QUEUED)
     response = await post(client, p__search="one more")
     assert (response.status_code, response.headers["retry-after"]) == (429, "30")
+    assert nodes(response, "#summary[tabindex]"), "where scripts lead the focus"
     assert "limit is 20" in text(response, "[role=alert]")
     assert node(response, "input[name='p.search']").attributes["value"] == "one more"
 
