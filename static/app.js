@@ -2,18 +2,19 @@
 (() => {
   "use strict";
 
-  const { language, locale, say } = globalThis.exportdesk;
+  const { language, locale, timeZone, say } = globalThis.exportdesk;
 
   document.documentElement.classList.add("scripted");
 
-  // Times: the server writes UTC; people read their own zone, and "2 minutes ago" stays true.
+  // Times: the server writes UTC; people read the zone they chose, or else their browser's, and "2 minutes ago" stays true.
   const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const WEEK = 7 * 86400;
-  const dayFormat = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", year: "numeric" });
-  const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  const day = { day: "numeric", month: "short", year: "numeric", timeZone };
+  const dayFormat = new Intl.DateTimeFormat(locale, day);
+  const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZone };
   const clockFormat = new Intl.DateTimeFormat(locale, clock);
-  const momentFormat = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", year: "numeric", ...clock });
-  const zoneFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "long" });
+  const momentFormat = new Intl.DateTimeFormat(locale, { ...day, ...clock });
+  const zoneFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "long", timeZone });
   const relativeFormat = new Intl.RelativeTimeFormat(language, { numeric: "always" });
 
   function relative(moment, now) {
@@ -165,14 +166,13 @@
   });
 
   // The person's time zone: dates such as "today" and times in workbooks are theirs.
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) {
+  if (timeZone) {
     const secure = location.protocol === "https:" ? "; secure" : "";
-    document.cookie = `exportdesk_zone=${zone}; path=${document.body.dataset.root}; max-age=31536000; samesite=lax${secure}`;
+    document.cookie = `exportdesk_zone=${timeZone}; path=${document.body.dataset.root}; max-age=31536000; samesite=lax${secure}`;
     for (const field of document.querySelectorAll('input[name="zone"]:not([data-fixed])')) {
-      field.value = zone;
+      field.value = timeZone;
       const choice = document.querySelector("select[data-own-zone]");
-      if (choice && [...choice.options].some((option) => option.value === zone)) choice.value = zone;
+      if (choice && [...choice.options].some((option) => option.value === timeZone)) choice.value = timeZone;
     }
   }
 

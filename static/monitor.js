@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const { locale, say } = globalThis.exportdesk;
+  const { locale, timeZone, say } = globalThis.exportdesk;
   const NARROW = 480;
   const SLICES = ["ink", "warn", "accent", "good", "bad", "ink-quiet", "line-strong"];
   const charts = new Map();
@@ -16,8 +16,8 @@
   const MARK_HEIGHT = 14;
   const pen = document.createElement("canvas").getContext("2d");
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const dayFormat = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short" });
-  const clockFormat = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
+  const dayFormat = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", timeZone });
+  const clockFormat = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", timeZone });
 
   const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const tone = (name) => ink(name === "quiet" || !name ? "line-strong" : name);

@@ -6,8 +6,18 @@ globalThis.exportdesk = (() => {
   const known = globalThis.exportdeskWords ?? {};
   const language = document.documentElement.lang || "en";
   const locale = language === "en" ? "en-GB" : language;
+  const timeZone = knownZone(document.documentElement.dataset.zone) ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
   const plural = new Intl.PluralRules(language);
   const number = new Intl.NumberFormat(locale);
+
+  // The zone that the person chose on the page of their account, where this browser knows it.
+  function knownZone(name) {
+    try {
+      return name && new Intl.DateTimeFormat("en", { timeZone: name }) ? name : undefined;
+    } catch {
+      return undefined;
+    }
+  }
 
   const told = (value) => (typeof value === "number" ? number.format(value) : String(value));
   const filled = (pattern, values) => pattern.replace(/\{(\w+)\}/g, (all, name) => (name in values ? told(values[name]) : all));
@@ -22,5 +32,5 @@ globalThis.exportdesk = (() => {
     return filled(pattern, { n, ...values });
   }
 
-  return { language, locale, say, sayMany };
+  return { language, locale, timeZone, say, sayMany };
 })();

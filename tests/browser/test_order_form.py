@@ -14,6 +14,7 @@ import pytest
 from browser.sign_ins import signed_in
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
+from webapp.actions import accounts
 from webapp.datasets.declaration import Parameter, ParameterType
 from webapp.domain.access import Viewer
 from webapp.domain.exports import Export
@@ -143,6 +144,22 @@ async def test_the_browsers_zone_goes_along(far_away: BrowserContext, resources:
     await page.wait_for_url(re.compile(r"/exports/exp_"))
     export = await ordered(resources)
     assert (export.params["day"], export.options) == (today, {"timezone": "Pacific/Kiritimati"})
+
+
+async def test_the_zone_of_the_account_counts_before_the_browsers(
+    far_away: BrowserContext, resources: Resources, user: Viewer
+) -> None:
+    await accounts.set_preferences(resources, user, language="", timezone="America/New_York")
+    page = await far_away.new_page()
+    await page.goto("/account")
+    seen = page.locator("#sessions time").first
+    stamp = await seen.get_attribute("datetime")
+    told = await page.evaluate(
+        "stamp => new Date(stamp).toLocaleTimeString('en-GB', {timeZone: 'America/New_York'})", stamp
+    )
+    assert told in (await seen.get_attribute("title") or "")
+    await page.goto(FORM + "&format=xlsx")
+    await expect(page.locator("#option-timezone")).to_have_value("America/New_York")
 
 
 async def test_without_javascript_a_list_is_searched_by_a_button(
