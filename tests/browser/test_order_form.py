@@ -116,6 +116,18 @@ async def test_several_are_picked_and_taken_back(page: Page, resources: Resource
     assert (await ordered(resources)).params["others"] == ["A000"]
 
 
+async def test_of_a_preview_the_count_is_spoken_and_not_its_rows(page: Page) -> None:
+    await page.goto("/exports/new?dataset=things")
+    count = page.locator("#preview [aria-live]", has_text="rows")
+    await expect(count).to_contain_text("20 of 1,000 rows")
+    before = await count.element_handle()
+    await page.get_by_label("At most").fill("7")
+    await page.get_by_role("button", name="Show the first rows").click()
+    await expect(count).to_contain_text("7 rows in all")
+    assert await count.evaluate("(now, before) => now === before", before), "a region that is new is not spoken"
+    assert await page.locator("[aria-live] table").count() == 0
+
+
 async def test_the_preview_comes_by_itself_with_what_to_know_before(page: Page) -> None:
     await page.goto(FORM)
     await expect(page.locator("#preview tbody tr")).to_have_count(20)
