@@ -30,8 +30,15 @@ class Hint(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(Hint)
 
 
-async def publish(redis: Any, hint: Hint) -> None:
-    await redis.publish(CHANNEL, msgspec.msgpack.encode(hint))
+async def publish(redis: Any, *hints: Hint) -> None:
+    """All of them in one round trip."""
+    if len(hints) == 1:
+        await redis.publish(CHANNEL, msgspec.msgpack.encode(hints[0]))
+        return
+    async with redis.pipeline(transaction=False) as commands:
+        for hint in hints:
+            commands.publish(CHANNEL, msgspec.msgpack.encode(hint))
+        await commands.execute()
 
 
 @asynccontextmanager

@@ -77,6 +77,18 @@ async def test_many_hints_are_one_change(hub: Hub, resources: Resources) -> None
         assert await slow.changes(0.05) is None
 
 
+async def test_hints_that_travel_together_all_arrive(hub: Hub, resources: Resources) -> None:
+    with hub.reader(owner="usr_a") as one:
+        await bus.publish(resources.redis)
+        await bus.publish(resources.redis, *(bus.Hint(f"exp_{number}", "usr_a", 1) for number in range(3)))
+        found = set[str]()
+        while len(found) < 3:
+            changes = await one.changes(PATIENCE)
+            assert changes is not None
+            found |= changes.ids
+        assert found == {"exp_0", "exp_1", "exp_2"}
+
+
 async def test_a_reader_that_falls_behind_keeps_a_bound_and_reads_everything(hub: Hub) -> None:
     with hub.reader(owner="usr_a") as slow:
         for n in range(10 * MAX_CHANGED):

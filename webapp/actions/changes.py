@@ -103,10 +103,10 @@ def _in_words(export: Export) -> str:
             return what
 
 
-async def hint(resources: Resources, told: bus.Hint) -> None:
+async def hint(resources: Resources, *told: bus.Hint) -> None:
     """Tells open pages that there is something to read. It may be lost: they look by themselves, only later."""
     try:
-        await bus.publish(resources.redis, told)
+        await bus.publish(resources.redis, *told)
     except queue.QUEUE_ERRORS:
         return
 

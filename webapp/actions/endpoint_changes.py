@@ -83,7 +83,6 @@ async def tell(resources: Resources, *endpoint_ids: str) -> None:
     """After the commit: wakes who delivers, and open pages. Both find out by themselves, only later."""
     try:
         await queue.wake(resources.redis, queue.QueueName.CALLBACKS)
-        for endpoint_id in endpoint_ids:
-            await bus.publish(resources.redis, bus.Hint(endpoint_id, bus.CALLBACKS, 0))
+        await bus.publish(resources.redis, *(bus.Hint(endpoint_id, bus.CALLBACKS, 0) for endpoint_id in endpoint_ids))
     except queue.QUEUE_ERRORS:
         return

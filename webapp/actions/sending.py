@@ -401,8 +401,7 @@ def _latency(ended: Ended, state: str, at: datetime) -> timedelta | None:
 
 async def tell(resources: Resources, endpoint_ids: Iterable[str]) -> None:
     """Hints to open pages about these endpoints, after the commit."""
-    for endpoint_id in endpoint_ids:
-        await hint(resources, bus.Hint(endpoint_id, bus.CALLBACKS, 0))
+    await hint(resources, *(bus.Hint(endpoint_id, bus.CALLBACKS, 0) for endpoint_id in endpoint_ids))
 
 
 def _finished(ended: Ended, state: str | None, at: datetime) -> dict[str, Any]:
