@@ -294,7 +294,7 @@ async def test_a_page_of_another_site_gets_nothing_by_the_cookie(
 
 
 async def test_signing_out_ends_it(dial: Opener, resources: Resources, user: Viewer, monkeypatch: Any) -> None:
-    monkeypatch.setattr("webapp.live.socket.IDENTITY_SECONDS", 0.2)
+    monkeypatch.setattr("webapp.live.identity.IDENTITY_SECONDS", 0.2)
     async with dial(user) as socket:
         await subscribe(socket)
         for token in await people.list_tokens(resources):

@@ -57,10 +57,10 @@ async def _tell(resources: Resources, queue: Queue, *, is_resumed: bool) -> None
         if queue is Queue.CALLBACKS:
             await broker.wake(resources.redis, broker.QueueName.CALLBACKS)
             return
-        for export in await _waiting(resources):
-            if is_resumed:
-                await broker.enqueue_export(resources.redis, export, salt="resumed")
-            await bus.publish(resources.redis, bus.Hint(export.id, export.owner, 0))
+        waiting = await _waiting(resources)
+        for export in waiting if is_resumed else ():
+            await broker.enqueue_export(resources.redis, export, salt="resumed")
+        await bus.publish(resources.redis, *(bus.Hint(export.id, export.owner, 0) for export in waiting))
     except broker.QUEUE_ERRORS:
         return
 

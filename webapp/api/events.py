@@ -37,7 +37,7 @@ async def index(request: Request) -> Response:
     owner = None if who.is_admin and wants_all else who.id
     if _wants_stream(request):
         replay = await _replay(request, owner)
-        direct = Direct(identity_of(request), replay, hub(request).frames)
+        direct = Direct(identity_of(request, who), replay, hub(request).frames)
         return event_stream(request, _stream(request, replay, owner=owner, export=None, direct=direct), direct=direct)
     return await _page(request, owner=owner, export=None)
 

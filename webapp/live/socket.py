@@ -26,14 +26,14 @@ from webapp.domain.events import Event, event_json
 from webapp.domain.ids import is_id
 from webapp.domain.sentences import say
 from webapp.ending import end
-from webapp.live.identity import IDENTITY_SECONDS
+from webapp.live.hub import EVERYBODY
 from webapp.live.replay import Replay, replay_from
-from webapp.live.stream import SEND_SECONDS
+from webapp.live.stream import SEND_SECONDS, identity_of
 from webapp.store.database import DATABASE_ERRORS
 from webapp.web.context import ScopeNeeded, SignInNeeded, hub, resources, viewer_or_none
 from webapp.web.failures import Refused, failure_of
 from webapp.web.problems import problem
-from webapp.web.security import REFUSED_AS, identify, is_cross_site
+from webapp.web.security import REFUSED_AS, is_cross_site
 
 CHANNEL = "websocket"
 MESSAGE_BYTES = 4096
@@ -171,7 +171,7 @@ async def _first_to_end(*coroutines: Coroutine[None, None, None]) -> None:
 
 async def _tell(client: Client, who: Viewer, owner: str | None, replay: Replay, again: Sequence[Event]) -> None:
     """Subscribed at the hub first, then the store is read: what is committed in between is told."""
-    socket, checked = client.socket, time.monotonic()
+    socket, identity = client.socket, identity_of(client.socket, who)
     live, heartbeat = hub(socket), resources(socket).settings.stream_heartbeat.total_seconds()
     with live.connection(CHANNEL), live.reader(owner=owner, viewer=who.id, replay=replay) as reader:
         await client.send({"type": "reset" if replay.is_reset else "subscribed"})
@@ -184,13 +184,12 @@ async def _tell(client: Client, who: Viewer, owner: str | None, replay: Replay, 
             changes = await reader.changes(live.patience(heartbeat))
             for event in await acks.newest_of(resources(socket), changes.again if changes else ()):
                 await _say(client, who, event)
-            if (changes and "" in changes.ids) or time.monotonic() - checked >= IDENTITY_SECONDS:
-                checked = time.monotonic()
-                found = await identify(socket)
-                if found is None:
-                    raise Closed(Close.SIGNED_OUT, "Sign in again.")
-                if found != who:
-                    raise Closed(Close.RESTART, "What you may see has changed. Connect again.")
+            if (changes and EVERYBODY in changes.ids) or identity.is_old:
+                await live.together.do(identity, identity.look)
+            if identity.viewer is None:
+                raise Closed(Close.SIGNED_OUT, "Sign in again.")
+            if identity.viewer != who:
+                raise Closed(Close.RESTART, "What you may see has changed. Connect again.")
 
 
 async def _say(client: Client, who: Viewer, event: Event) -> None:

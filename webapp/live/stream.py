@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator
 
 import anyio
 from sse_starlette import ServerSentEvent
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from webapp.domain.access import Viewer
 from webapp.ending import end
 from webapp.live.direct import Direct
 from webapp.live.eager import begin
@@ -183,13 +184,13 @@ def retry_hint() -> int:
     return _spread.randint(*RETRY_MILLISECONDS)
 
 
-def identity_of(request: Request) -> Identity:
+def identity_of(connection: HTTPConnection, who: Viewer) -> Identity:
     credential = (
-        request.headers.get("authorization"),
-        request.scope.get(PROXY_USER),
-        request.cookies.get(SESSION_COOKIE),
+        connection.headers.get("authorization"),
+        connection.scope.get(PROXY_USER),
+        connection.cookies.get(SESSION_COOKIE),
     )
-    return hub(request).identities.of(credential, viewer(request), lambda: identify(request))
+    return hub(connection).identities.of(credential, who, lambda: identify(connection))
 
 
 async def follow(
@@ -207,7 +208,7 @@ async def follow(
     the viewer may see something else than before, and when the server stops.
     """
     live, heartbeat, who = hub(request), resources(request).settings.stream_heartbeat.total_seconds(), viewer(request)
-    identity, changes = identity_of(request), Changes(frozenset({EVERYBODY}), everything=True)
+    identity, changes = identity_of(request, who), Changes(frozenset({EVERYBODY}), everything=True)
     with live.reader(owner=owner, ids=ids, viewer=who.id, replay=replay, subject=subject, direct=direct) as reader:
         while not live.is_stopping:
             if EVERYBODY in changes.ids or identity.is_old:
