@@ -11,7 +11,7 @@ from typing import Any
 
 from webapp.domain.ids import new_id
 from webapp.resources import Resources
-from webapp.store.database import json_rows
+from webapp.store.plain import json_rows
 
 DATASETS = ("things", "flights", "orders")
 CHANNELS = ("sse", "polling", "websocket")

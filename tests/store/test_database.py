@@ -20,7 +20,9 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select, t
 
 from webapp.resources import Resources
 from webapp.store import database as database_module
-from webapp.store.database import WARM_CONNECTIONS, Store, WarmSQLite
+from webapp.store import sqlite as sqlite_module
+from webapp.store.database import Store
+from webapp.store.sqlite import WARM_CONNECTIONS, WarmSQLite
 from webapp.store.types import Json, Milliseconds, from_milliseconds, to_milliseconds
 
 samples = Table(
@@ -55,15 +57,15 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> list[WarmSQLite]:
             super().__init__(*args, **kwargs)
             opened.append(self)
 
-    monkeypatch.setattr(database_module, "WarmSQLite", Counted)
+    monkeypatch.setattr(sqlite_module, "WarmSQLite", Counted)
     return opened
 
 
 @pytest.fixture
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock is waited for 50 ms, not 5 s."""
-    pragmas = ("PRAGMA busy_timeout = 50", *database_module.PRAGMAS[1:])
-    monkeypatch.setattr(database_module, "PRAGMAS", pragmas)
+    pragmas = ("PRAGMA busy_timeout = 50", *sqlite_module.PRAGMAS[1:])
+    monkeypatch.setattr(sqlite_module, "PRAGMAS", pragmas)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from webapp.domain.callbacks import Answer, DeliveryState, ErrorClass
 from webapp.domain.tallies import Metric
 from webapp.resources import Resources, open_resources
 from webapp.store import tallies
-from webapp.store.database import PlainSQL
+from webapp.store.plain import PlainSQL
 from worker import dispatch
 
 __all__ = ["database_kind", "each_resources", "each_settings", "migrated_postgres"]

@@ -41,8 +41,8 @@ from webapp.resources import Resources
 from webapp.sealing import Unsealable
 from webapp.store import emails, endpoints, leases, people, tallies
 from webapp.store import shares as share_rows
-from webapp.store.database import PlainSQL
 from webapp.store.leases import Room
+from webapp.store.plain import PlainSQL
 from webapp.store.shares import Note
 from webapp.store.types import from_milliseconds, to_milliseconds
 

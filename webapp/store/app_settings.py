@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from webapp.store.database import PlainSQL, Store
+from webapp.store.database import Store
+from webapp.store.plain import PlainSQL
 from webapp.store.tables import settings
 from webapp.store.types import to_milliseconds
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from webapp.domain.events import TERMINAL_TYPES
 from webapp.domain.tallies import BOUNDS, Metric
-from webapp.store.database import PlainSQL, json_text
 from webapp.store.monitor import Key
+from webapp.store.plain import PlainSQL, json_text
 from webapp.store.tallies import SEPARATOR
 from webapp.store.types import from_milliseconds, to_milliseconds
 

@@ -12,8 +12,9 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
 
 from webapp.domain.emails import EMAIL
 from webapp.domain.exports import ACTIVE
-from webapp.store.database import PlainSQL, Store, json_rows
+from webapp.store.database import Store
 from webapp.store.people import hash_token
+from webapp.store.plain import PlainSQL, json_rows
 from webapp.store.tables import api_tokens, exports, users
 
 KIND = "e-mail"

@@ -15,8 +15,9 @@ from sqlalchemy import select
 
 from webapp.domain.callbacks import ErrorClass
 from webapp.domain.workers import Queue
-from webapp.store.database import ROWS, PlainSQL, Store, json_rows
+from webapp.store.database import Store
 from webapp.store.pauses import goes_on
+from webapp.store.plain import ROWS, PlainSQL, json_rows
 from webapp.store.tables import endpoints
 from webapp.store.types import from_milliseconds, to_milliseconds
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from webapp.domain.events import TERMINAL_TYPES, Event
 from webapp.domain.tallies import Metric, observations_of
-from webapp.store.database import PlainSQL
+from webapp.store.plain import PlainSQL
 from webapp.store.tallies import SEPARATOR, add_up
 from webapp.store.types import EPOCH, from_milliseconds, to_milliseconds
 

@@ -13,7 +13,8 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
 from webapp.domain.access import ALL_SCOPES, Entrance, Role, Scope
 from webapp.domain.ids import new_id
-from webapp.store.database import PlainSQL, Store
+from webapp.store.database import Store
+from webapp.store.plain import PlainSQL
 from webapp.store.tables import api_tokens, sessions, users
 from webapp.store.types import to_milliseconds
 

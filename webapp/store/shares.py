@@ -12,8 +12,9 @@ from sqlalchemy import Select, delete, exists, func, or_, select, update
 from webapp.domain.access import Role
 from webapp.domain.exports import Status
 from webapp.domain.shares import Received, Share
-from webapp.store.database import PlainSQL, Store, json_rows
+from webapp.store.database import Store
 from webapp.store.grants import may_order
+from webapp.store.plain import PlainSQL, json_rows
 from webapp.store.search import says
 from webapp.store.tables import export_shares, exports, users
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from webapp.domain.tallies import Metric, Observation
 from webapp.store import app_settings
-from webapp.store.database import ROWS, PlainSQL
+from webapp.store.plain import ROWS, PlainSQL
 
 MILLISECOND = timedelta(milliseconds=1)
 SEPARATOR = "\x1f"
