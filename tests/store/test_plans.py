@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from webapp.domain.callbacks import DeliveryState
 from webapp.domain.exports import Status
 from webapp.resources import Resources
-from webapp.store import events, exports
+from webapp.store import deliveries, delivery_counts, endpoints, events, exports, overview
+from webapp.store.deliveries import DeliveryFilter
 from webapp.store.exports import ListFilter
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
@@ -100,3 +102,51 @@ async def test_the_sweep_finds_what_is_past_its_time_by_its_time(
     assert [step for step in steps if index in step]
     assert [step for step in steps if "SCAN exports" in step or "SCAN events" in step] == []
     assert [step for step in steps if "deliveries" in step and "state" in step] == []
+
+
+BY_STATE = "ix_deliveries_state_created"
+BY_ENDPOINT = "ix_deliveries_endpoint_created"
+BY_ENDPOINT_AND_STATE = "ix_deliveries_endpoint_state_created"
+DEAD, SUCCEEDED = (DeliveryState.DEAD,), (DeliveryState.SUCCEEDED,)
+
+
+@pytest.mark.parametrize("after", [None, (AT, "dlv_1")], ids=["first", "next"])
+@pytest.mark.parametrize(
+    ("chosen", "index"),
+    [
+        (DeliveryFilter(states=DEAD), BY_STATE),
+        (DeliveryFilter(states=SUCCEEDED), "ix_deliveries_created"),
+        (DeliveryFilter("ep_1"), BY_ENDPOINT),
+        (DeliveryFilter("ep_1", states=DEAD), BY_ENDPOINT_AND_STATE),
+        (DeliveryFilter("ep_1", states=SUCCEEDED), BY_ENDPOINT),
+        (DeliveryFilter("ep_1", states=DEAD, since=AT), BY_ENDPOINT_AND_STATE),
+        (DeliveryFilter(export_id="exp_1"), "ix_deliveries_export_created"),
+    ],
+)
+async def test_a_page_of_deliveries_is_read_in_the_order_of_an_index(
+    resources: Resources, plans: Callable[[], list[str]], chosen: DeliveryFilter, index: str, after: Any
+) -> None:
+    await deliveries.list_page(resources.store, chosen, limit=50, after=after)
+    [step] = plans()
+    assert f"USING INDEX {index} " in f"{step} "
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: delivery_counts.loads_of(store, ["ep_1", "ep_2"]),
+        lambda store: deliveries.count(store, DeliveryFilter("ep_1"), at=AT, failing=True),
+        lambda store: endpoints.remove_unused(store, limit=100),
+    ],
+    ids=["loads", "what fails", "unused endpoints"],
+)
+async def test_what_did_not_succeed_is_counted_without_looking_at_what_did(
+    resources: Resources, plans: Callable[[], list[str]], ask: Callable[[Any], Awaitable[Any]]
+) -> None:
+    await ask(resources.store)
+    assert [step for step in plans() if BY_ENDPOINT_AND_STATE in step]
+
+
+async def test_dead_letters_are_counted_in_an_index_alone(resources: Resources) -> None:
+    steps = await resources.store.plain(f"EXPLAIN QUERY PLAN {overview.DEAD_LETTERS}")
+    assert [step for *_, step in steps] == [f"SEARCH deliveries USING COVERING INDEX {BY_STATE} (state=?)"]

@@ -24,7 +24,7 @@ from webapp.domain.callbacks import Answer, Delivery, DeliveryAttempt, DeliveryS
 from webapp.domain.events import AlertEvent, Event
 from webapp.domain.ids import new_id
 from webapp.store.database import Store
-from webapp.store.tables import deliveries, delivery_attempts, endpoints, exports, users
+from webapp.store.tables import deliveries, delivery_attempts, endpoints, exports, is_unsuccessful, users
 from webapp.store.types import Milliseconds
 
 ATTEMPTS_SHOWN = 100
@@ -183,7 +183,9 @@ async def cancel_pending(store: Store, endpoint_id: str, *, at: datetime, export
     any more."""
     query = (
         update(deliveries)
-        .where(deliveries.c.endpoint_id == endpoint_id, deliveries.c.state == DeliveryState.PENDING.value)
+        .where(
+            deliveries.c.endpoint_id == endpoint_id, deliveries.c.state == DeliveryState.PENDING.value, is_unsuccessful
+        )
         .values(
             state=DeliveryState.CANCELLED.value,
             completed_at=at,
@@ -201,6 +203,8 @@ def _matches(chosen: DeliveryFilter) -> ColumnElement[bool]:
         conditions.append(deliveries.c.endpoint_id == chosen.endpoint_id)
     if chosen.states:
         conditions.append(deliveries.c.state.in_([state.value for state in chosen.states]))
+        if DeliveryState.SUCCEEDED not in chosen.states:
+            conditions.append(is_unsuccessful)
     if chosen.export_id is not None:
         conditions.append(deliveries.c.export_id == chosen.export_id)
     if chosen.event_types:
@@ -232,7 +236,7 @@ def _is_failing(wished: bool) -> ColumnElement[bool]:
     if not wished:
         return true()
     waits = and_(deliveries.c.state == DeliveryState.PENDING.value, deliveries.c.failures > 0)
-    return or_(deliveries.c.state == DeliveryState.DEAD.value, waits)
+    return and_(is_unsuccessful, or_(deliveries.c.state == DeliveryState.DEAD.value, waits))
 
 
 def _is_among(ids: Sequence[str] | None) -> ColumnElement[bool]:

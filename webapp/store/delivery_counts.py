@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, func, literal, select, type_coerce
 
 from webapp.domain.callbacks import DeliveryState
 from webapp.store.database import Store
-from webapp.store.tables import deliveries, delivery_attempts
+from webapp.store.tables import deliveries, delivery_attempts, is_unsuccessful
 from webapp.store.types import Milliseconds, to_milliseconds
 
 HOUR_MS = 3_600_000
@@ -53,7 +53,7 @@ async def loads_of(store: Store, ids: Sequence[str]) -> dict[str, Load]:
     soonest = func.min(deliveries.c.next_attempt_at, type_=Milliseconds()).label("soonest")
     query = (
         select(deliveries.c.endpoint_id, deliveries.c.state, func.count().label("number"), soonest)
-        .where(deliveries.c.endpoint_id.in_(list(ids)), deliveries.c.state.in_(states))
+        .where(deliveries.c.endpoint_id.in_(list(ids)), deliveries.c.state.in_(states), is_unsuccessful)
         .group_by(deliveries.c.endpoint_id, deliveries.c.state)
     )
     rows = {(row["endpoint_id"], row["state"]): row for row in await store.fetch_all(query)}

@@ -14,7 +14,7 @@ from webapp.domain.callbacks import Endpoint, EndpointSettings, Secret
 from webapp.domain.emails import SCHEME
 from webapp.sealing import Sealer, Unsealable
 from webapp.store.database import Store
-from webapp.store.tables import deliveries, endpoints, exports
+from webapp.store.tables import deliveries, endpoints, exports, is_unsuccessful
 
 SEALED = ("sealed_headers", "sealed_secrets", "sealed_encryption_key")
 REGISTERING = 4_270_001
@@ -211,7 +211,7 @@ async def remove_unused(store: Store, *, limit: int) -> int:
     """Rows of deleted endpoints without a delivery, and of exports that are gone with all their deliveries over."""
     owed = deliveries.c.endpoint_id == endpoints.c.id
     is_empty = ~exists().where(owed)
-    is_over = ~exists().where(owed, deliveries.c.state == "pending")
+    is_over = ~exists().where(owed, deliveries.c.state == "pending", is_unsuccessful)
     has_export = exists().where(exports.c.id == endpoints.c.export_id)
     unused = (
         select(endpoints.c.id)

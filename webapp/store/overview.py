@@ -7,7 +7,8 @@ from datetime import datetime
 
 from webapp.domain.exports import ACTIVE
 from webapp.store import app_settings
-from webapp.store.database import PlainSQL, Store
+from webapp.store.database import Store
+from webapp.store.plain import PlainSQL
 from webapp.store.types import from_milliseconds
 
 ENDED = "ended_exports_of_datasets"
@@ -15,6 +16,9 @@ ENDED = "ended_exports_of_datasets"
 
 Counts = dict[str, dict[str, int]]
 """By dataset and status."""
+
+DEAD_LETTERS = "SELECT count(*) FROM deliveries WHERE state = 'dead' AND state <> 'succeeded'"
+"""Said twice, because those that succeeded are not in the index."""
 
 _ACTIVE = ", ".join(f"'{status.value}'" for status in sorted(ACTIVE))
 
@@ -60,5 +64,5 @@ async def waiting_since(rows: PlainSQL, dataset: str | None = None) -> datetime 
 
 
 async def dead_letters(rows: PlainSQL) -> int:
-    [[count]] = await rows.plain("SELECT count(*) FROM deliveries WHERE state = 'dead'")
+    [[count]] = await rows.plain(DEAD_LETTERS)
     return count

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    literal_column,
     text,
 )
 
@@ -311,6 +312,8 @@ endpoints = Table(
     Index("ix_endpoints_export_id", "export_id"),
 )
 
+UNSUCCESSFUL = text("state <> 'succeeded'")
+
 deliveries = Table(
     "deliveries",
     metadata,
@@ -332,8 +335,10 @@ deliveries = Table(
     Column("last_error", Text),
     UniqueConstraint("event_id", "endpoint_id"),
     Index("ix_deliveries_endpoint_created", "endpoint_id", "created_at", "id"),
-    Index("ix_deliveries_endpoint_state_created", "endpoint_id", "state", "created_at", "id"),
-    Index("ix_deliveries_state_created", "state", "created_at", "id"),
+    Index("ix_deliveries_endpoint_state_created", "endpoint_id", "state", "created_at", "id",
+          sqlite_where=UNSUCCESSFUL, postgresql_where=UNSUCCESSFUL),
+    Index("ix_deliveries_state_created", "state", "created_at", "id",
+          sqlite_where=UNSUCCESSFUL, postgresql_where=UNSUCCESSFUL),
     Index("ix_deliveries_created", "created_at", "id"),
     Index("ix_deliveries_export_created", "export_id", "created_at", "id"),
     Index("ix_deliveries_owed", "endpoint_id", "next_attempt_at", sqlite_where=text("state = 'pending'"),
@@ -341,6 +346,9 @@ deliveries = Table(
     Index("ix_deliveries_leased", "endpoint_id", "lease_until", sqlite_where=text("lease_until IS NOT NULL"),
           postgresql_where=text("lease_until IS NOT NULL")),
 )  # fmt: skip
+
+is_unsuccessful = deliveries.c.state != literal_column("'succeeded'")
+"""Nearly all deliveries succeed in the end, so they are not in the indexes by state; who looks for others says so."""
 
 delivery_attempts = Table(
     "delivery_attempts",
