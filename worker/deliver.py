@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 
 import aiohttp
 
@@ -23,13 +22,19 @@ from webapp.domain.callbacks import (
     error_of_status,
 )
 from webapp.domain.targets import BadTarget
+from worker.deadlines import Deadlines
 from worker.guard import Forbidden, Guard, Reach, reach
 
 HEADERS_KEPT = 50
 HEADER_KEPT = 1000
 """Characters of a header's value."""
 
+CONNECTING = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+"""The limit of the whole is a deadline."""
+
 MAY_ASK_FOR_TIME = frozenset({429, 503})
+
+_deadlines = Deadlines()
 
 
 @dataclass(slots=True)
@@ -47,7 +52,8 @@ async def send(outgoing: Outgoing, *, time_limit: float, guard: Guard) -> Answer
     """POSTs it once. Never raises for what the far end does; `time_limit` in seconds covers all of it."""
     reading, started = _Reading(), time.perf_counter()
     try:
-        await _exchange(outgoing, reading, time_limit, guard)
+        with _deadlines.within(time_limit):
+            await _exchange(outgoing, reading, guard)
         assert reading.status is not None
         error = error_of_status(reading.status)
     except (TimeoutError, BadTarget, aiohttp.ClientError, OSError, ValueError) as failure:
@@ -63,7 +69,7 @@ async def send(outgoing: Outgoing, *, time_limit: float, guard: Guard) -> Answer
     )
 
 
-async def _exchange(outgoing: Outgoing, reading: _Reading, time_limit: float, guard: Guard) -> None:
+async def _exchange(outgoing: Outgoing, reading: _Reading, guard: Guard) -> None:
     destination, session = await guard.admit(outgoing.url)
     asked = Reach(destination.target)
     reach.set(asked)
@@ -73,7 +79,7 @@ async def _exchange(outgoing: Outgoing, reading: _Reading, time_limit: float, gu
             data=outgoing.body,
             headers=outgoing.headers,
             allow_redirects=False,
-            timeout=_limits(time_limit),
+            timeout=CONNECTING,
         ) as response:
             reading.status = response.status
             reading.headers = _kept(response.headers)
@@ -83,11 +89,6 @@ async def _exchange(outgoing: Outgoing, reading: _Reading, time_limit: float, gu
         if asked.was_refused:
             raise Forbidden from failure
         raise
-
-
-@lru_cache(100)
-def _limits(seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
 
 
 async def _read(response: aiohttp.ClientResponse, reading: _Reading) -> None:
@@ -137,7 +138,10 @@ def _text(body: bytearray) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without what a database cannot hold: NUL, and the lone surrogates by which undecodable bytes are marked."""
+    """Without what a database cannot hold: NUL, and the lone surrogates by which undecodable bytes are marked. Names
+    of headers come as a kind of their own."""
+    if text.isascii() and "\0" not in text:
+        return str(text)
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 

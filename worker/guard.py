@@ -167,7 +167,6 @@ def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
         trust_env=False,
         auto_decompress=False,
         read_bufsize=BODY_KEPT,
-        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
     )
 
 
