@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Sequence
 
 from webapp import bus, queue
@@ -30,8 +31,10 @@ OTHERS_CLAIM = 0.02
 """Seconds to wait when what is owed is just being claimed by another worker."""
 
 GROUP_SECONDS = 0.001
-"""How long the first request that has ended waits for others, to be recorded in one transaction. Those that end while
-a transaction runs are a group anyway; to wait longer leaves the far ends idle."""
+"""While more requests end within this time, they wait for each other, to be recorded in one transaction."""
+
+MOST_GROUP_SECONDS = 0.02
+"""The first of them waits no longer."""
 
 TELL_EVERY = 0.05
 TRY_AGAIN = 0.5
@@ -142,7 +145,7 @@ class Dispatcher:
     async def _keep_recording(self) -> None:
         while True:
             await self._has_ended.wait()
-            await asyncio.sleep(GROUP_SECONDS)
+            await self._group()
             try:
                 await self._record_and_claim()
             except DATABASE_ERRORS as error:
@@ -150,6 +153,14 @@ class Dispatcher:
                 await asyncio.sleep(TRY_AGAIN)
             except Exception:
                 await self._record_one_by_one()
+
+    async def _group(self) -> None:
+        """Until no more of them end, or there are none left that could. Those that end while a transaction runs are a
+        group anyway."""
+        seen, until = 0, time.monotonic() + MOST_GROUP_SECONDS
+        while seen < len(self._ended) < len(self._sending) and time.monotonic() < until:
+            seen = len(self._ended)
+            await asyncio.sleep(GROUP_SECONDS)
 
     async def _record_and_claim(self) -> None:
         """One transaction for the places that are free again: while one commits, little else is in flight. What keeps
