@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import csv
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 from pages.dom import node, nodes, text, texts
+from pages.zones import FIRST, LAST, day_in, in_zone
 
 from webapp.actions import exports, groups, people, users
 from webapp.domain.access import NotFound, Role, Scope, Viewer
@@ -227,7 +229,31 @@ async def test_the_audit_log_is_filtered_paged_and_told_as_csv(
     assert (len(table), table[0][1], table[1][1:4]) == (31, "actor", ["'=root", "group.added", "'=group 29"])
 
 
-@pytest.mark.parametrize("query", ["?cursor=x", "?since=yesterday", "?kind=%00", "?actor=%00&subject=" + "x" * 999])
+@pytest.mark.parametrize("zone", [FIRST, LAST])
+async def test_days_of_the_audit_log_are_those_of_the_admin(
+    admin_client: httpx.AsyncClient, resources: Resources, zone: str
+) -> None:
+    await groups.create(resources, "some", actor="root")
+    today, headers = day_in(zone, await resources.store.now()), in_zone(admin_client, zone)
+    for first, last, count in ((0, 0, 1), (-9, -1, 0), (1, 9, 0)):
+        days = f"since={today + timedelta(days=first)}&until={today + timedelta(days=last)}"
+        page = await admin_client.get(f"/admin/audit?kind=group&{days}", headers=headers)
+        assert len(nodes(page, "tbody tr")) == count
+        lines = (await admin_client.get(f"/admin/audit.csv?kind=group&{days}", headers=headers)).text.splitlines()
+        assert len(lines) == 1 + count
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?cursor=x",
+        "?since=yesterday",
+        "?until=9999-12-31",
+        "?since=0001-01-01",
+        "?kind=%00",
+        "?actor=%00&subject=" + "x" * 999,
+    ],
+)
 async def test_an_address_that_means_nothing_still_shows_the_log(admin_client: httpx.AsyncClient, query: str) -> None:
     assert (await admin_client.get(f"/admin/audit{query}")).status_code == 200
 

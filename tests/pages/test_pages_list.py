@@ -10,6 +10,7 @@ import httpx
 import pytest
 from factories import changed
 from pages.dom import node, nodes, parsed, plain, text, texts
+from pages.zones import FIRST, LAST, day_in, in_zone
 
 from webapp.actions import exports as actions
 from webapp.domain.access import Viewer
@@ -93,6 +94,20 @@ async def test_since_leaves_out_what_is_older(
     assert shown(await client.get("/exports?since=someday")) == row_ids(new, old)
 
 
+@pytest.mark.parametrize("zone", [FIRST, LAST])
+async def test_since_is_a_day_of_the_person(
+    client: httpx.AsyncClient, make_export: ExportMaker, resources: Resources, zone: str
+) -> None:
+    now = await resources.store.now()
+    export, today = await make_export(Status.FAILED, created_at=now), day_in(zone, now)
+    for since, found in ((today, [export]), (today + timedelta(days=1), [])):
+        listed = await client.get(f"/exports?since={since}", headers=in_zone(client, zone))
+        assert shown(listed) == row_ids(*found)
+        back = {"matching": "delete", "back": f"since={since}"}
+        question = await client.post("/exports/selection", data=back, headers=in_zone(client, zone))
+        assert ("Delete 1 export?" in question.text) == bool(found)
+
+
 async def test_a_search_goes_on_where_it_stopped(
     client: httpx.AsyncClient, make_export: ExportMaker, resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +142,17 @@ async def test_no_match_offers_to_clear_the_filters(client: httpx.AsyncClient, m
 
 
 @pytest.mark.parametrize(
-    "query", ["status=NONSENSE", "cursor=1-exp_x", "format=exe", "since=0000-00-00", "q=%00", "all=x"]
+    "query",
+    [
+        "status=NONSENSE",
+        "cursor=1-exp_x",
+        "format=exe",
+        "since=0000-00-00",
+        "since=0001-01-01",
+        "since=9999-12-31",
+        "q=%00",
+        "all=x",
+    ],
 )
 async def test_an_address_that_means_nothing_still_shows_the_list(
     client: httpx.AsyncClient, make_export: ExportMaker, query: str

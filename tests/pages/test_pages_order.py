@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
 from factories import changed
 from pages.dom import node, nodes, text, texts
+from pages.zones import FIRST, LAST, day_in, in_zone
 
 from webapp.datasets.declaration import Catalog, Choice, Dataset, Parameter, ParameterType
 from webapp.domain.access import Role, Viewer
@@ -268,24 +268,20 @@ async def test_cells_are_text_and_missing_values_are_told_from_empty_ones(
 async def test_the_persons_zone_decides_what_today_is(
     client: httpx.AsyncClient, every_type: Dataset, resources: Resources
 ) -> None:
-    ahead = datetime.now(ZoneInfo("Pacific/Kiritimati")).date() - timedelta(days=1)
-    behind = datetime.now(ZoneInfo("Pacific/Niue")).date() - timedelta(days=1)
+    now = datetime.now(UTC)
+    ahead, behind = day_in(FIRST, now) - timedelta(days=1), day_in(LAST, now) - timedelta(days=1)
     assert ahead != behind
-    for zone, day in (("Pacific/Kiritimati", ahead), ("Pacific/Niue", behind)):
-        form = await client.get("/exports/new?dataset=every", headers={"Cookie": cookies(client, zone)})
+    for zone, day in ((FIRST, ahead), (LAST, behind)):
+        form = await client.get("/exports/new?dataset=every", headers=in_zone(client, zone))
         assert node(form, "input[name='p.day']").attributes["value"] == day.isoformat()
         await post(client, "every", p__one="r", zone=zone)
     assert {export.params["day"] for export in await orders(resources)} == {ahead.isoformat(), behind.isoformat()}
 
 
-def cookies(client: httpx.AsyncClient, zone: str) -> str:
-    return "; ".join([*(f"{name}={value}" for name, value in client.cookies.items()), f"exportdesk_zone={zone}"])
-
-
 async def test_a_workbook_has_the_persons_zone_unless_they_choose_another(
     client: httpx.AsyncClient, resources: Resources
 ) -> None:
-    form = await client.get("/exports/new?dataset=things", headers={"Cookie": cookies(client, "Asia/Tokyo")})
+    form = await client.get("/exports/new?dataset=things", headers=in_zone(client, "Asia/Tokyo"))
     assert node(form, "#option-timezone option[selected]").text() == "Asia/Tokyo"
     assert node(form, "input[name=zone]").attributes["value"] == "Asia/Tokyo"
     await post(client, format="xlsx", zone="Asia/Tokyo", p__search="a")

@@ -21,7 +21,7 @@ from webapp.resources import Resources
 
 __all__ = ["start_worker"]
 
-LARGE = 3_000_000
+LARGE = 8_000_000
 
 
 async def until_worker(resources: Resources, pid: int, having: Callable[[Worker], bool] = lambda _: True) -> Worker:

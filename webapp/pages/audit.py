@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import timedelta
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -18,6 +18,7 @@ from webapp.store.audit import AuditFilter
 from webapp.web import cursors
 from webapp.web.context import admin, resources
 from webapp.web.render import page
+from webapp.web.zones import own_zone, parse_day, start_of
 
 HERE = "/admin/audit"
 TEXT_LENGTH = 200
@@ -42,15 +43,15 @@ class AuditQuery:
     def is_filtered(self) -> bool:
         return self.url() != HERE
 
-    def filter(self) -> AuditFilter:
-        """`until` is the last day that is shown."""
-        last = _day(self.until)
+    def filter(self, zone: str) -> AuditFilter:
+        """Days are those of the time zone; `until` is the last one that is shown."""
+        first, last = parse_day(self.since), parse_day(self.until)
         return AuditFilter(
             self.actor or None,
             self.kind or None,
             self.subject or None,
-            _day(self.since),
-            last + timedelta(days=1) if last else None,
+            start_of(first, zone) if first else None,
+            start_of(last + timedelta(days=1), zone) if last else None,
         )
 
 
@@ -63,8 +64,8 @@ def _query(request: Request) -> AuditQuery:
         given["actor"],
         given["kind"] if given["kind"] in KINDS else "",
         given["subject"],
-        given["since"] if _day(given["since"]) else "",
-        given["until"] if _day(given["until"]) else "",
+        given["since"] if parse_day(given["since"]) else "",
+        given["until"] if parse_day(given["until"]) else "",
     )
 
 
@@ -72,7 +73,7 @@ async def show(request: Request) -> Response:
     admin(request)
     desk, query = resources(request), _query(request)
     after = cursors.decode(request.query_params.get("cursor"), "aud")
-    shown, more = await audit_log.page(desk, query.filter(), limit=limits.PAGE_SIZE, after=after)
+    shown, more = await audit_log.page(desk, query.filter(own_zone(request)), limit=limits.PAGE_SIZE, after=after)
     return page(
         request,
         "admin/audit.html",
@@ -90,7 +91,9 @@ async def as_csv(request: Request) -> Response:
     """All that match, newest first, read a batch at a time."""
     admin(request)
     headers = {"Content-Disposition": 'attachment; filename="audit.csv"'}
-    return StreamingResponse(csv_lines(resources(request), _query(request).filter()), 200, headers, "text/csv")
+    return StreamingResponse(
+        csv_lines(resources(request), _query(request).filter(own_zone(request))), 200, headers, "text/csv"
+    )
 
 
 def told(details: Mapping[str, Any]) -> str:
@@ -100,10 +103,3 @@ def told(details: Mapping[str, Any]) -> str:
 
 def _words(value: Any) -> str:
     return ", ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value or "")
-
-
-def _day(text: str) -> datetime | None:
-    try:
-        return datetime.combine(date.fromisoformat(text), time(), UTC) if len(text) == len("2026-01-31") else None
-    except ValueError:
-        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -30,6 +30,7 @@ from webapp.store import shares as share_rows
 from webapp.store.exports import ListFilter
 from webapp.web import cursors
 from webapp.web.context import resources, viewer
+from webapp.web.zones import own_zone, parse_day, start_of
 
 TEXT_LENGTH = 200
 TIMELINE_EVENTS = 200
@@ -48,6 +49,8 @@ class ListQuery:
     shared: bool = False
     """What others have shared with the person, instead of what is theirs."""
     cursor: str | None = None
+    zone: str = "UTC"
+    """Whose day `since` is; no part of the address."""
 
     @property
     def is_filtered(self) -> bool:
@@ -85,7 +88,7 @@ class ListQuery:
             statuses=self.statuses,
             dataset=self.dataset,
             format=self.format,
-            since=datetime.combine(self.since, time(), UTC) if self.since else None,
+            since=start_of(self.since, self.zone) if self.since else None,
             text=self.text,
         )
 
@@ -105,10 +108,10 @@ class Row:
 
 
 def list_query(request: Request) -> ListQuery:
-    return parse_list_query(request.query_params, viewer(request))
+    return parse_list_query(request.query_params, viewer(request), own_zone(request))
 
 
-def parse_list_query(params: ImmutableMultiDict[str, str], who: Viewer) -> ListQuery:
+def parse_list_query(params: ImmutableMultiDict[str, str], who: Viewer, zone: str) -> ListQuery:
     """Values that mean nothing are left out: an old bookmark still shows a list."""
     wanted = {text.upper() for value in params.getlist("status") for text in value.split(",")}
     cursor = params.get("cursor", "")
@@ -116,11 +119,12 @@ def parse_list_query(params: ImmutableMultiDict[str, str], who: Viewer) -> ListQ
         statuses=tuple(status for status in Status if status.value in wanted),
         dataset=params.get("dataset", "")[:TEXT_LENGTH] or None,
         format=params["format"] if params.get("format") in FORMATS else None,
-        since=_date(params.get("since", "")),
+        since=parse_day(params.get("since", "")),
         text=params.get("q", "").strip().replace("\0", "")[:TEXT_LENGTH] or None,
         everybody=who.is_admin and params.get("all") == "1" and params.get("shared") != "1",
         shared=params.get("shared") == "1",
         cursor=cursor if cursors.decode(cursor, "exp") else None,
+        zone=zone,
     )
 
 
@@ -227,10 +231,3 @@ def told(
         "warnings": [wording.told_warning(warning) for warning in export.warnings],
         "steps": steps,
     }
-
-
-def _date(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text) if len(text) == len("2026-01-31") else None
-    except ValueError:
-        return None

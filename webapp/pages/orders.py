@@ -13,7 +13,7 @@ from webapp.actions import datasets, emails, exports, saved_orders
 from webapp.actions.estimates import estimate
 from webapp.actions.exports import Order
 from webapp.datasets.declaration import Dataset
-from webapp.datasets.relative import known_zone, moment_in
+from webapp.datasets.relative import moment_in
 from webapp.domain import limits
 from webapp.domain.access import QuotaExceeded
 from webapp.domain.errors import AttemptFailed, FieldError, Invalid, export_error
@@ -28,8 +28,8 @@ from webapp.web.flash import flash, redirect
 from webapp.web.forms import Form, messages_by_field, query_form, read_form, sentence
 from webapp.web.render import fragment, is_fragment, page
 from webapp.web.words import told_error
+from webapp.web.zones import own_zone
 
-ZONE_COOKIE = "exportdesk_zone"
 """Written by app.js, so that a form's first showing has the dates of the person's own day."""
 
 SEARCH_LENGTH = 200
@@ -186,12 +186,6 @@ async def _sent_form(request: Request) -> Form:
     return await read_form(request) if request.method == "POST" else query_form(request.query_params)
 
 
-def _zone(request: Request, form: Form) -> str:
-    """The person's own choice, or as the browser knows it; UTC without JavaScript."""
-    chosen = viewer(request).timezone
-    return known_zone(chosen or form.text("zone") or request.cookies.get(ZONE_COOKIE, ""))
-
-
 def _pick(request: Request, text: str) -> Response:
     words = text.casefold().split()
     offered = resources(request).catalog.datasets_for(viewer(request))
@@ -212,7 +206,7 @@ def draft_of(request: Request, form: Form) -> Draft:
         form.group("p."),
         format,
         option_texts(form),
-        _zone(request, form),
+        own_zone(request, form.text("zone")),
         sent=request.method == "POST",
         columns=sent_columns(form),
         searches={name: values[-1][:SEARCH_LENGTH] for name, values in form.group("q.").items()},
@@ -227,7 +221,7 @@ async def _again(request: Request, export_id: str) -> Draft:
     dataset = datasets.get(resources(request), viewer(request), export.dataset)
     format = export.format if export.format in dataset.formats else dataset.formats[0]
     texts, columns = _option_texts(export.options), ordered_columns(export.options)
-    return Draft(dataset, as_raw(dataset, export.params), format, texts, _zone(request, Form()), columns=columns)
+    return Draft(dataset, as_raw(dataset, export.params), format, texts, own_zone(request), columns=columns)
 
 
 async def _of_saved(request: Request, saved_id: str) -> Draft:

@@ -31,6 +31,7 @@ from webapp.web.context import resources, viewer
 from webapp.web.flash import Flash, flash, redirect
 from webapp.web.forms import Form, read_form
 from webapp.web.render import page
+from webapp.web.zones import own_zone
 
 SECONDS = 20.0
 """So long all that match are worked on in one go; the rest is left for the next."""
@@ -50,7 +51,7 @@ Outcomes = Counter[tuple[str, str]]
 async def selection(request: Request) -> Response:
     """Does what can be done, leaves the rest as it was, and says both. Deleting asks first."""
     who, form = viewer(request), await read_form(request)
-    query = parse_list_query(QueryParams(form.text("back")), who)
+    query = parse_list_query(QueryParams(form.text("back")), who, own_zone(request))
     if "matching" in form:
         return await _matching(request, who, form, query)
     ids = list(dict.fromkeys(form.all("ids")))[:MAX_PAGE_SIZE]
