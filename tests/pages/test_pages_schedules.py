@@ -75,6 +75,8 @@ async def test_the_next_dates_are_shown_before_it_is_saved(
     [
         ({"kind": "cron", "cron": "* * * * *"}, "Must not be due more often than every 15 minutes."),
         ({"kind": "cron", "cron": "nonsense"}, "Must be a cron line of five fields, such as 30 8 * * 1."),
+        ({"kind": "cron", "cron": "0 8 31 2 *"}, "Is never due."),
+        ({"kind": "cron", "cron": "0 8 32 2 *"}, "Must be a cron line of five fields, such as 30 8 * * 1."),
         ({"kind": "daily", "clock": ""}, "Must be a cron line of five fields, such as 30 8 * * 1."),
         ({"kind": "daily", "zone": "Mars"}, "Must be a time zone's name, such as Europe/Berlin."),
     ],

@@ -19,6 +19,8 @@ LOOKED_AT = 50
 LOOKED_AHEAD = timedelta(days=366)
 """Of the first times, those within a year show how often a line is due. Later ones of a rare line take long to find."""
 
+NEVER = say("Is never due.")
+
 
 def following(cron: str, zone: str, after: datetime, count: int) -> Sequence[datetime]:
     """The next times after a moment, in UTC; fewer when there are no more. The line has been checked."""
@@ -49,11 +51,23 @@ def _cron_problem(line: str, zone: str, now: datetime) -> str | None:
             raise ValueError(line)
         times = CronSim(line, now.astimezone(zoneinfo.ZoneInfo(zone)))
     except (CronSimError, ValueError):
-        return say("Must be a cron line of five fields, such as 30 8 * * 1.")
+        is_never = len(line) <= CRON_LENGTH and _has_no_such_day(line, now)
+        return NEVER if is_never else say("Must be a cron line of five fields, such as 30 8 * * 1.")
     found = [moment.astimezone(UTC) for moment in islice(times, 1)]
     if not found:
-        return say("Is never due.")
+        return NEVER
     soon = takewhile(lambda moment: moment < now + LOOKED_AHEAD, (moment.astimezone(UTC) for moment in times))
     if any(later - earlier < MOST_OFTEN for earlier, later in pairwise([*found, *islice(soon, LOOKED_AT)])):
         return say("Must not be due more often than every 15 minutes.")
     return None
+
+
+def _has_no_such_day(line: str, now: datetime) -> bool:
+    """As the 31st of February: its day and its month are right, each by itself."""
+    try:
+        minute, hour, day, month, weekday = line.split(" ")
+        CronSim(f"{minute} {hour} {day} * {weekday}", now)
+        CronSim(f"{minute} {hour} * {month} {weekday}", now)
+    except (CronSimError, ValueError):
+        return False
+    return True
