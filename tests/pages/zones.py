@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import httpx
 
 FIRST, LAST = "Pacific/Kiritimati", "Pacific/Niue"
-"""Where a day begins first, and last: they never have the same one, so neither is always UTC's."""
+"""Where a day begins first, and last: they never have the same one, so not both are UTC's."""
 
 
 def in_zone(client: httpx.AsyncClient, zone: str) -> dict[str, str]:

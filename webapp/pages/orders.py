@@ -30,8 +30,6 @@ from webapp.web.render import fragment, is_fragment, page
 from webapp.web.words import told_error
 from webapp.web.zones import own_zone
 
-"""Written by app.js, so that a form's first showing has the dates of the person's own day."""
-
 SEARCH_LENGTH = 200
 
 

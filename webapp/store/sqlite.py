@@ -7,6 +7,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import aiosqlite
@@ -36,7 +37,7 @@ CHANGES_BETWEEN = 4000
 """Rows that are written between two checkpoints, some two pages for three of them."""
 
 MOST_PAGES = 8000
-"""Of the write-ahead log; from then on writers are kept waiting until all of it is copied, so that it begins anew."""
+"""Of the write-ahead log; with more of them the next transaction waits until all is copied, so that it begins anew."""
 
 T = TypeVar("T")
 
@@ -93,7 +94,7 @@ class DirectSQLite:
     """One connection for transactions that wait for nothing but their SQL: a thread between each two statements costs
     more than most of them, and beside a busy loop milliseconds.
 
-    Only for its turn, while another process writes, a thread waits; and the log is copied beside it.
+    Only for its turn, while another connection writes, a thread waits; and the log is copied beside it.
     """
 
     is_sqlite = True
@@ -106,6 +107,7 @@ class DirectSQLite:
 
     async def transaction(self, work: Callable[[PlainSQL], Coroutine[Any, Any, T]]) -> T:
         """Raises RuntimeError when the work waits for anything else."""
+        await self._checkpoints.until_the_log_is_short()
         try:
             connection = self._begun_at_once() or await self._in_thread(self._begun)
             result = _of(work(self))
@@ -162,12 +164,16 @@ class DirectSQLite:
         return self._connection
 
     async def _in_thread(self, step: Callable[[], T]) -> T:
-        """Goes on when it is cancelled, and so does who waits for it: nobody else may use the connection meanwhile."""
+        """Goes on when it is cancelled, and so does who waits for it, however often that is cancelled: nobody else may
+        use the connection meanwhile."""
         running = asyncio.get_running_loop().run_in_executor(self._thread, step)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.wait([running])
+            while not running.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([running])
+            running.exception()  # looked at, so that nothing is logged of it
             raise
 
 
@@ -181,13 +187,19 @@ class Checkpoints:
         self._connection: sqlite3.Connection | None = None
         self._running: Future[None] | None = None
         self._changes = 0
+        self._is_long = False
 
     def after(self, changes: int) -> None:
-        """So many rows were written in all."""
-        if changes - self._changes < CHANGES_BETWEEN or not (self._running is None or self._running.done()):
+        """So many rows were written in all; SQLite begins anew with less than none."""
+        if 0 <= changes - self._changes < CHANGES_BETWEEN or not (self._running is None or self._running.done()):
             return
         self._changes = changes
         self._running = self._thread.submit(self._copy)
+
+    async def until_the_log_is_short(self) -> None:
+        """While somebody writes, not all of it can be copied."""
+        if self._is_long and self._running is not None:
+            await asyncio.shield(asyncio.wrap_future(self._running))
 
     def _copy(self) -> None:
         """What fails is copied the next time, or by whoever closes the database last."""
@@ -195,8 +207,9 @@ class Checkpoints:
             if self._connection is None:
                 self._connection = _connected(self._path, NOT_BUSY)
             _, pages, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if pages > MOST_PAGES:
-                self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+            self._is_long = pages > MOST_PAGES
+            if self._is_long:
+                self._is_long, _, _ = self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
         except sqlite3.Error as error:
             log.warning("the write-ahead log cannot be copied (%s: %s)", type(error).__name__, error)
 

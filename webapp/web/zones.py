@@ -11,6 +11,7 @@ from webapp.datasets.relative import known_zone
 from webapp.web.context import viewer
 
 ZONE_COOKIE = "exportdesk_zone"
+"""Written by app.js, so that a form's first showing has the dates of the person's own day."""
 
 
 def own_zone(request: Request, sent: str = "") -> str:
@@ -19,12 +20,12 @@ def own_zone(request: Request, sent: str = "") -> str:
 
 
 def parse_day(text: str) -> date | None:
-    """`2026-01-31`; None for anything else, and for the years at whose ends no zone has a day."""
+    """`2026-01-31`; None for anything else, and for the first and the last year, whose days not all zones have."""
     try:
-        day = date.fromisoformat(text) if len(text) == len("2026-01-31") else None
+        day = date.fromisoformat(text)
     except ValueError:
         return None
-    return day if day and MINYEAR < day.year < MAXYEAR else None
+    return day if day.isoformat() == text and MINYEAR < day.year < MAXYEAR else None
 
 
 def start_of(day: date, zone: str) -> datetime:
