@@ -19,7 +19,7 @@ class Deadlines:
 
     def within(self, seconds: float) -> Deadline:
         """Around what the present task does. Raises TimeoutError when it takes longer."""
-        return Deadline(self, seconds)
+        return Deadline(self, asyncio.get_running_loop().time() + seconds)
 
     def add(self, deadline: Deadline) -> None:
         self._under_way.add(deadline)
@@ -46,19 +46,18 @@ class Deadlines:
 class Deadline:
     """As `asyncio.timeout`: the task is cancelled, and that becomes a TimeoutError unless others cancelled it too."""
 
-    __slots__ = ("_among", "_cancelling", "_is_expired", "_seconds", "_task", "at")
+    __slots__ = ("_among", "_cancelling", "_is_expired", "_task", "at")
 
-    def __init__(self, among: Deadlines, seconds: float) -> None:
+    def __init__(self, among: Deadlines, at: float) -> None:
         self._among = among
-        self._seconds = seconds
         self._is_expired = False
+        self.at = at
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        self.at = asyncio.get_running_loop().time() + self._seconds
         self._among.add(self)
         return self
 

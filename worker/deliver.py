@@ -138,10 +138,7 @@ def _text(body: bytearray) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without what a database cannot hold: NUL, and the lone surrogates by which undecodable bytes are marked. Names
-    of headers come as a kind of their own."""
-    if text.isascii() and "\0" not in text:
-        return str(text)
+    """Without what a database cannot hold: NUL, and the lone surrogates by which undecodable bytes are marked."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 

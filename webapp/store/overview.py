@@ -9,6 +9,7 @@ from webapp.domain.exports import ACTIVE
 from webapp.store import app_settings
 from webapp.store.database import Store
 from webapp.store.plain import PlainSQL
+from webapp.store.tables import UNSUCCESSFUL
 from webapp.store.types import from_milliseconds
 
 ENDED = "ended_exports_of_datasets"
@@ -17,7 +18,7 @@ ENDED = "ended_exports_of_datasets"
 Counts = dict[str, dict[str, int]]
 """By dataset and status."""
 
-DEAD_LETTERS = "SELECT count(*) FROM deliveries WHERE state = 'dead' AND state <> 'succeeded'"
+DEAD_LETTERS = f"SELECT count(*) FROM deliveries WHERE state = 'dead' AND {UNSUCCESSFUL}"
 """Said twice, because those that succeeded are not in the index."""
 
 _ACTIVE = ", ".join(f"'{status.value}'" for status in sorted(ACTIVE))
